@@ -86,7 +86,7 @@ def test_study_is_that_of_people_without_site_effects() -> None:
     expected = fitted.apply(simulate_people()).set_index("participant_id").loc[clean["participant_id"], "r1"]
     close, far = (np.corrcoef(indices[harmonise], expected)[0, 1] for harmonise in (True, False))
     assert close > 0.995
-    assert far < 0.99
+    assert far < close
 
 
 def test_a_site_without_controls_is_named() -> None:

@@ -92,7 +92,7 @@ def test_the_largest_number_depends_on_people_and_regions() -> None:
         check_settings(lone, ModelConfig(recipe="contrastive"))
 
 
-def test_sets_that_choose_different_shapes_give_a_model_of_one_shape(
+def test_later_sets_have_the_shape_that_the_first_one_chose(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = itertools.cycle(["curved", "straight"])
@@ -102,9 +102,10 @@ def test_sets_that_choose_different_shapes_give_a_model_of_one_shape(
     assert model.selection is not None
     assert model.selection.chosen is not None
     record = model.selection.chosen
-    assert (record.members.trained, record.members.converged, len(model.heads)) == (10, 10, 5)
+    assert (record.members.trained, record.members.converged) == (10, 10)
+    assert len(model.heads) > 5
     assert record.held_out is not None
-    assert record.held_out.shape == ("curved" if record.held_out.curved > record.held_out.straight else "straight")
+    assert record.held_out.shape == "curved"
 
 
 def test_other_ids_give_the_same_numbers(tmp_path: Path) -> None:

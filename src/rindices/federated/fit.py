@@ -135,21 +135,24 @@ class FederatedFit:
         if shape not in ("auto", *SHAPES):
             raise StudyError(f"the shape {shape!r} cannot be fitted across sites: give auto, {' or '.join(SHAPES)}.")
 
-    def _list_sets(self, least: int) -> list[str]:
-        """Return the names of the members, then of both halves of each of the first `N_FOLDS`.
+    def _list_splits(self, least: int) -> list[int]:
+        """Return the members, of the first `N_FOLDS`, both of whose halves have enough people.
 
-        Sets with too few people are refused, as several small sites can have them.
+        As several small sites can have sets with too few people, members or all halves that have too few are refused.
         """
+
+        def has_enough(name: str) -> bool:
+            return min(self.moments[name, group].number for group in GROUPS) >= least
+
         members = range(self.settings.model.members)
-        names = [name_member(k) for k in members]
-        names += [name_half(k, half) for k in members[:N_FOLDS] for half in (0, 1)]
-        for name in names:
-            if min(self.moments[name, group].number for group in GROUPS) < least:
-                raise StudyError(
-                    f"{name} has too few controls or patients: groups of fewer than 50 at a site are not split. Ask "
-                    "for fewer patterns or members, take another seed, or let small sites join their tables."
-                )
-        return names
+        splits = [k for k in members[:N_FOLDS] if has_enough(name_half(k, 0)) and has_enough(name_half(k, 1))]
+        small = [name_member(k) for k in members if not has_enough(name_member(k))] or ([] if splits else ["a half"])
+        if small:
+            raise StudyError(
+                f"{small[0]} has too few controls or patients: groups of fewer than 50 at a site are not split. Ask "
+                "for fewer patterns or members, take another seed, or let small sites join their tables."
+            )
+        return splits
 
     def _list_numbers(self) -> tuple[int, ...]:
         """Return the numbers of patterns to try."""
@@ -163,7 +166,7 @@ class FederatedFit:
     def _fit_patterns(self) -> tuple[FittedModel | None, tuple[CandidateRecord, ...]]:
         """Fit all numbers of patterns and build the simplest of the likely ones that is stable."""
         numbers = self._list_numbers()
-        self._list_sets(2 * max(numbers) + 2)
+        splits = self._list_splits(2 * max(numbers) + 2)
         self.on_stage("members")
         source = ensemble.SiteSums(self.prepared, self.moments)
         models = self._fit_members(numbers, source)
@@ -174,7 +177,7 @@ class FederatedFit:
         def measure(positions: Sequence[int]) -> list[Candidate]:
             points = [list(models)[position] for position in positions]
             self.on_stage(f"halves of {join_names(str(point.n_patterns) for point in points)} patterns")
-            halves = hold(join([self._fit_halves(point, usable[point]) for point in points]), source.answer)
+            halves = hold(join([self._fit_halves(point, usable[point], splits) for point in points]), source.answer)
             for point, own in zip(points, halves, strict=True):
                 joint[point] = self._compare(point, [*(model for _, model in usable[point]), *own])
             return [_make_candidate(point, gathered[point], usable[point], joint[point]) for point in points]
@@ -230,15 +233,15 @@ class FederatedFit:
         return models
 
     def _fit_halves(
-        self, point: GridPoint, usable: Sequence[tuple[Member, TrajectoryModel]]
+        self, point: GridPoint, usable: Sequence[tuple[Member, TrajectoryModel]], splits: Sequence[int]
     ) -> Conversation[list[TrajectoryModel]]:
-        """Fit both halves of the people of the first members of a number of patterns."""
-        conversations = []
-        for member, _ in usable[:N_FOLDS]:
-            assert member.held_out is not None
+        """Fit both halves of some splits of the people."""
+        conversations, member = [], usable[0][0]
+        assert member.held_out is not None
+        for k in splits:
             for half in HALVES:
-                rng = make_generator(self.settings.seed, member.number, point.n_patterns, half)
-                shape, name = member.held_out.shape, PeopleSet(member.number, half)
+                rng = make_generator(self.settings.seed, k, point.n_patterns, half)
+                shape, name = member.held_out.shape, PeopleSet(k, half)
                 conversations.append(fit_half(name, point.n_patterns, shape, member.steps, rng))
         return (yield from join(conversations))
 
@@ -251,8 +254,10 @@ class FederatedFit:
     def _fit_difference(self, failed: tuple[CandidateRecord, ...]) -> FittedModel:
         """Build the index of the mean difference, which needs no further round."""
         self.on_stage("mean difference")
-        members = build.fit_difference_members(self._list_sets(3), self.moments)
-        number, indices = self.settings.model.members, members.indices
+        number = self.settings.model.members
+        halves = [name_half(k, half) for k in self._list_splits(3) for half in (0, 1)]
+        members = build.fit_difference_members([*map(name_member, range(number)), *halves], self.moments)
+        indices = members.indices
         evidence = ensemble.compare_halves(indices, number)
         numbers = tuple(range(number))
         candidate = Candidate(GridPoint(1), indices.take(0, number), numbers, number, evidence)

@@ -243,7 +243,10 @@ class BasisSearch:
             return float(term.loss[0]), term.gradient.ravel()
 
         bounds = Bounds(start - limit, start + limit)
-        self.candidate = minimize(evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds).x.reshape(shape)
+        found = minimize(evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds)
+        self.candidate = found.x.reshape(shape)
+        if np.isinf(radius):  # nothing more to ask
+            self.unmixing, self.loss, self.is_done = self.candidate, float(found.fun), True
 
 
 def find_most_likely_search(searches: Sequence[BasisSearch]) -> BasisSearch:
