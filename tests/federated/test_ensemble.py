@@ -12,9 +12,9 @@ from rindices.federated.rounds import Rounds
 from rindices.federated.subsets import SubsetPlan
 from rindices.learners.contrastive.estimator import solve_people
 from rindices.learners.contrastive.linear_start import MomentsQuestion, fit_linear_start
-from rindices.learners.conversation import hold
+from rindices.learners.conversation import PeopleSet, hold
 from rindices.learners.trajectory.expectation_maximisation import CurveQuestion, CurveSums
-from rindices.learners.trajectory.members import PeopleSet, make_trajectory_start
+from rindices.learners.trajectory.members import make_trajectory_start
 from tests.federated.sites import make_transport, simulate_people, split_cohort
 
 COHORT, SEEN, UNSEEN = simulate_people(), PeopleSet(0, "seen"), PeopleSet(0, "unseen")

@@ -92,9 +92,7 @@ def test_the_largest_number_depends_on_people_and_regions() -> None:
         check_settings(lone, ModelConfig(recipe="contrastive"))
 
 
-def test_later_sets_have_the_shape_that_the_first_one_chose(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_later_sets_have_the_shape_that_the_first_one_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = itertools.cycle(["curved", "straight"])
     monkeypatch.setattr("rindices.learners.trajectory.members.choose_shape", lambda held_out: next(chosen))
     cohort = simulate_few_regions("tiny", seed=1).cohort

@@ -19,6 +19,7 @@ from rindices.federated.rounds import PreparedRounds
 from rindices.federated.subsets import GROUPS, list_folds, name_half, name_held_out, name_member
 from rindices.learners.contrastive.linear_start import ContrastQuestion, ContrastSums, GroupMoments, MomentsQuestion
 from rindices.learners.contrastive.rotation import PeopleMoments
+from rindices.learners.conversation import HALVES, PeopleSet
 from rindices.learners.ensemble import PatternStability
 from rindices.learners.prepared_people import N_FOLDS
 from rindices.learners.trajectory.expectation_maximisation import (
@@ -28,7 +29,6 @@ from rindices.learners.trajectory.expectation_maximisation import (
     PatientSums,
     TrajectoryModel,
 )
-from rindices.learners.trajectory.members import HALVES, PeopleSet
 from rindices.selection.agreement import IndexMoments
 from rindices.selection.choose import ConsensusMembers
 
@@ -90,7 +90,7 @@ class SiteSums(NamedTuple):
         return [answers[k] for k in range(len(questions))]
 
     def _get_moments(self, questions: list[MomentsQuestion]) -> list[GroupMoments]:
-        names = [name_set(question.people) for question in questions]  # type: ignore[arg-type]
+        names = [name_set(question.people) for question in questions]
         return [GroupMoments(self.moments[name, "controls"], self.moments[name, "patients"]) for name in names]
 
     def _ask_for_contrasts(self, questions: list[ContrastQuestion]) -> list[list[ContrastSums]]:
@@ -103,12 +103,11 @@ class SiteSums(NamedTuple):
             }
 
         tasks = [
-            [name_set(each.people), "", each.directions.shape[1], f"{len(each.directions)}x"]  # type: ignore[arg-type]
-            for each in questions
+            [name_set(each.people), "", each.directions.shape[1], f"{len(each.directions)}x"] for each in questions
         ]
         answers = []
         for question, sums in zip(questions, self.rounds.ask_for_tasks(kinds.ROTATION, tasks, get_arrays), strict=True):
-            number = self.moments[name_set(question.people), "patients"].number  # type: ignore[arg-type]
+            number = self.moments[name_set(question.people), "patients"].number
             parts = sums["sums"].reshape(*sums["sums"].shape[:2], 2, -1) / number
             values, gradients, curvatures = np.split(parts, [1, 1 + parts.shape[1]], axis=3)
             bends = unpack_symmetric(curvatures)
@@ -122,8 +121,7 @@ class SiteSums(NamedTuple):
 
     def _ask_for_curves(self, questions: list[CurveQuestion]) -> list[CurveSums]:
         names = [
-            (name_set(each.people), "" if each.held_out is None else name_set(each.held_out))  # type: ignore[arg-type]
-            for each in questions
+            (name_set(each.people), "" if each.held_out is None else name_set(each.held_out)) for each in questions
         ]
         models = [each.model for each in questions]
         shapes = ["" if model.interaction is None else "interacting" for model in models]

@@ -22,13 +22,11 @@ from rindices.federated.privacy import FEWEST_PEOPLE
 from rindices.federated.rounds import InMemoryTransport, PreparedRounds, RoundRecord, Rounds, Transport
 from rindices.federated.site import Site
 from rindices.federated.subsets import GROUPS, MAX_PEOPLE, SubsetPlan, name_half, name_member
-from rindices.learners.conversation import Conversation, hold, join
+from rindices.learners.conversation import HALVES, Conversation, PeopleSet, hold, join
 from rindices.learners.ensemble import SHAPES, Member, select_usable_members
 from rindices.learners.prepared_people import N_FOLDS
 from rindices.learners.trajectory.expectation_maximisation import TrajectoryFit, TrajectoryModel
 from rindices.learners.trajectory.members import (
-    HALVES,
-    PeopleSet,
     fit_and_choose,
     fit_half,
     get_held_out,

@@ -6,11 +6,24 @@ sums. Whoever holds the people answers.
 """
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 Result = TypeVar("Result")
 Conversation = Generator[list[Any], list[Any], Result]
 """Yields questions, is sent answers, and returns a result."""
+
+
+HALVES = ("first half", "second half")
+
+
+class PeopleSet(NamedTuple):
+    """A set of people: those that a member has seen or not seen, or one of two halves, which have nobody in common.
+
+    part: ``seen``, ``unseen``, or one of `HALVES`.
+    """
+
+    member: int
+    part: str
 
 
 def hold(conversation: Conversation[Result], answer: Callable[[list[Any]], list[Any]]) -> Result:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rindices._typing import FloatArray, IntArray
-from rindices.learners.conversation import hold
+from rindices.learners.conversation import PeopleSet, hold
 from rindices.learners.trajectory.expectation_maximisation import CurveSums, TrajectoryProblem, fit_trajectories
 
 N_REGIONS = 30
@@ -75,7 +75,8 @@ def simulate_followed(growth: float, seed: int = 0, n_controls: int = 60, n_pati
 
 def fit_people(shape, start, controls, patients, held_out=None, n_iterations=None):
     """Fit a shape to people in arrays, from a start."""
-    problem = TrajectoryProblem("people", start, held_out=None if held_out is None else "others")
+    others = None if held_out is None else PeopleSet(0, "unseen")
+    problem = TrajectoryProblem(PeopleSet(0, "seen"), start, held_out=others)
 
     def answer(questions):
         return [CurveSums.compute(question.model, controls, patients, held_out) for question in questions]

@@ -16,7 +16,7 @@ has three terms.
 Shape letters: N people, R regions, M patterns, S starts, U unmixings.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -41,7 +41,7 @@ from rindices.learners.contrastive.rotation import (
     normalise_rows,
     refine_patterns,
 )
-from rindices.learners.conversation import Conversation
+from rindices.learners.conversation import Conversation, PeopleSet
 from rindices.learners.normal_variation import ReferenceTarget, add_ridge, shrink_normal_scatter
 
 N_REFINEMENTS, N_EM_STEPS, N_RANDOM_STARTS = 2, 10, 3
@@ -94,7 +94,7 @@ class GroupMoments(NamedTuple):
 class MomentsQuestion(NamedTuple):
     """Asks for the `GroupMoments` of a set of people."""
 
-    people: Hashable
+    people: PeopleSet
 
 
 class ContrastQuestion(NamedTuple):
@@ -105,7 +105,7 @@ class ContrastQuestion(NamedTuple):
     at hand.
     """
 
-    people: Hashable
+    people: PeopleSet
     linear_map: FloatArray
     offset: FloatArray
     directions: FloatArray
@@ -269,7 +269,7 @@ class LinearStart(NamedTuple):
     target: ReferenceTarget | None = None
 
 
-def fit_linear_start(people: Hashable, n_patterns: int, rng: np.random.Generator) -> Conversation[LinearStart]:
+def fit_linear_start(people: PeopleSet, n_patterns: int, rng: np.random.Generator) -> Conversation[LinearStart]:
     """Solve the linear model for a set of people; ``rng`` draws the starts of the first rotation.
 
     Raises InputError: if the set has too few patients, or too few people, for that many patterns.

@@ -10,7 +10,7 @@ patients do not become more likely any more.
 Shape letters: N people, R regions, M patterns, K steps, G points of z, J models.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Generic, NamedTuple, Self, TypeVar
@@ -21,7 +21,7 @@ from scipy.optimize import nnls
 
 from rindices._typing import FloatArray, IntArray
 from rindices.learners.contrastive.rotation import solve_with_diagonal
-from rindices.learners.conversation import Conversation
+from rindices.learners.conversation import Conversation, PeopleSet
 from rindices.learners.missing_cells import (
     MissingRegions,
     fill_missing_cells,
@@ -368,8 +368,8 @@ class CurveSums(NamedTuple):
 class CurveQuestion(NamedTuple):
     """Asks for the `CurveSums` of a set of people under a model; held_out: set of the held-out people, if any."""
 
-    people: Hashable
-    held_out: Hashable | None
+    people: PeopleSet
+    held_out: PeopleSet | None
     model: TrajectoryModel
 
 
@@ -392,10 +392,10 @@ class TrajectoryProblem(NamedTuple):
     when EM ends.
     """
 
-    people: Hashable
+    people: PeopleSet
     start: TrajectoryModel
     target: ReferenceTarget | None = None
-    held_out: Hashable | None = None
+    held_out: PeopleSet | None = None
 
 
 def fit_trajectories(

@@ -25,7 +25,7 @@ from rindices.learners.contrastive.linear_start import (
     MomentsQuestion,
     fit_linear_start,
 )
-from rindices.learners.conversation import Conversation, hold, join
+from rindices.learners.conversation import HALVES, Conversation, PeopleSet, hold, join
 from rindices.learners.ensemble import (
     MIN_INTERACTION_GAIN,
     SHAPES,
@@ -142,19 +142,6 @@ def compare_trajectory_halves(people: Sequence[PreparedPeople], members: Sequenc
             indices.append(make_trajectory_head(own.head, model)[0].infer(own.values[own.y == 1]))
         compared.append(member._replace(evidence=agreement(*indices)[:3]))
     return compared
-
-
-HALVES = ("first half", "second half")
-
-
-class PeopleSet(NamedTuple):
-    """A set of people: those that a member has seen or not seen, or one of two halves, which have nobody in common.
-
-    part: ``seen``, ``unseen``, or one of `HALVES`.
-    """
-
-    member: int
-    part: str
 
 
 def make_generator(seed: int, number: int, n_patterns: int, part: str = "seen") -> np.random.Generator:
