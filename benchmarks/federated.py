@@ -39,7 +39,7 @@ from rindices.federated.fit import FederatedResult, FederatedSettings, run_feder
 from rindices.federated.rounds import InMemoryTransport, Rounds
 from rindices.federated.site import Site
 from rindices.federated.subsets import SubsetPlan
-from rindices.learners.normal_variation import shrink_scatter
+from rindices.learners.normal_variation import shrink_normal_scatter
 from rindices.model.unusual import TrainingDistribution
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig
@@ -191,7 +191,7 @@ def measure_membership() -> list[dict[str, Any]]:
             for group in ("controls", "patients"):
                 own = moments["all", group]
                 scatter = own.products - own.number * np.outer(own.mean, own.mean)
-                covariance = shrink_scatter(scatter, float(own.fourth), own.number) + 1e-6 * np.eye(len(scatter))
+                covariance = shrink_normal_scatter(scatter, own.number) + 1e-6 * np.eye(len(scatter))
                 shifts = preparation.head.prepare(sample[getattr(reference, f"is_{group[:-1]}")])
                 site_rows = (site_of == 0) & getattr(inside, f"is_{group[:-1]}")
                 outside_rows = getattr(outside, f"is_{group[:-1]}")
