@@ -22,7 +22,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.optimize import Bounds, minimize
+from scipy.optimize import minimize
 
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
@@ -48,6 +48,8 @@ N_REFINEMENTS, N_EM_STEPS, N_RANDOM_STARTS = 2, 10, 3
 """Rounds of refinement and rotation, EM steps of a refinement, and random starts of the first rotation."""
 MAX_ROTATION_STEPS = 20
 """Largest number of steps of a rotation; most end after about twelve."""
+_MAX_NEWTON_STEPS, _MIN_NEWTON_GAIN = 20, 1e-8  # between two sums over people
+_STEP_SHARES = np.array([1.0, 0.5, 0.2, 0.05])
 _MIN_RADIUS = 1e-4
 _TIE = 1e-4  # difference of log-likelihoods below which two starts found the same basis
 _MIN_GAIN = 1e-7  # of the log-likelihood, at which a start has converged
@@ -235,18 +237,48 @@ class BasisSearch:
     def _find_candidate(
         self, contrasts: ContrastSums | ExactContrasts, number: int, patterns: FloatArray, radius: float
     ) -> None:
-        start, shape = self.unmixing.ravel(), self.unmixing.shape
-        limit = (radius * np.linalg.norm(self.unmixing, axis=1, keepdims=True) * np.ones(shape)).ravel()
+        if isinstance(contrasts, ContrastSums):
+            self.candidate = find_by_newton_steps(contrasts, self.unmixing, number, patterns, radius)
+            return
+        shape = self.unmixing.shape
 
         def evaluate(flat: FloatArray) -> tuple[float, FloatArray]:
             term = compute_losses(contrasts, flat.reshape(1, *shape), number, patterns)
             return float(term.loss[0]), term.gradient.ravel()
 
-        bounds = Bounds(start - limit, start + limit)
-        found = minimize(evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds)
-        self.candidate = found.x.reshape(shape)
-        if np.isinf(radius):  # nothing more to ask
-            self.unmixing, self.loss, self.is_done = self.candidate, float(found.fun), True
+        found = minimize(evaluate, self.unmixing.ravel(), jac=True, method="L-BFGS-B")
+        self.unmixing, self.loss, self.is_done = found.x.reshape(shape), float(found.fun), True  # nothing more to ask
+
+
+def find_by_newton_steps(
+    contrasts: ContrastSums, unmixing: FloatArray, number: int, patterns: FloatArray, radius: float
+) -> FloatArray:
+    """Return the most likely unmixing (M, M) within a radius, by derivatives at the present one.
+
+    Newton steps converge to the last digit, so rounding, which depends on the division into sites, does not matter.
+    """
+    limit = radius * np.linalg.norm(unmixing, axis=1, keepdims=True)
+    size = unmixing.size
+    offsets = np.concatenate([np.eye(size), -np.eye(size)]).reshape(-1, *unmixing.shape)
+    width = 1e-5 * float(np.linalg.norm(unmixing)) / np.sqrt(size)
+    current = unmixing
+    for _ in range(_MAX_NEWTON_STEPS):
+        points = np.concatenate([current[None], current + width * offsets])
+        losses, gradients = compute_losses(contrasts, points, number, patterns)
+        flat = gradients.reshape(len(points), -1)
+        curvature = (flat[1 : size + 1] - flat[size + 1 :]) / (2.0 * width)
+        values, vectors = np.linalg.eigh((curvature + curvature.T) / 2.0)
+        values = np.maximum(np.abs(values), 1e-6 * np.abs(values).max())
+        step = (vectors / values @ (vectors.T @ -flat[0])).reshape(unmixing.shape)
+        trials = np.clip(current + _STEP_SHARES[:, None, None] * step, unmixing - limit, unmixing + limit)
+        trial_losses = compute_losses(contrasts, trials, number, patterns).loss
+        best = int(np.argmin(trial_losses))
+        if abs(losses[0] - trial_losses[0]) < _MIN_NEWTON_GAIN:  # the last step is taken whatever rounding says
+            return np.asarray(trials[0])
+        if not trial_losses[best] < losses[0]:
+            break
+        current = trials[best]
+    return np.asarray(current)
 
 
 def find_most_likely_search(searches: Sequence[BasisSearch]) -> BasisSearch:
