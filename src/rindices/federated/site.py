@@ -43,7 +43,7 @@ from rindices.tables.cohort import ID, SITE, Cohort
 from rindices.threads import limit_blas_threads
 
 MAX_ROUNDS = 500
-"""Rounds after which a site refuses: most studies take about 150, and each answer tells a little."""
+"""Rounds after which a site refuses: most studies take fewer than 200, and each answer tells a little."""
 
 BATCH = 10_000
 """People whose values are in memory at once where sums are over everyone."""
