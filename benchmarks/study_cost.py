@@ -84,7 +84,7 @@ def check_out(commit: str, folder: Path) -> Path:
 
 def format_table(results: dict[str, Any]) -> str:
     """Return the results as a page."""
-    lines = ["# Cost of a study with the default recipe", "`python -m benchmarks.study_cost --against 88cba9a`", ""]
+    lines = ["# Cost of a study with the default recipe", "`python -m benchmarks.study_cost --against 390e31c`", ""]
     lines += ["One command `rindices fit` with one worker: all numbers of patterns, evidence, tests and report.", ""]
     lines += ["| study | processor seconds | peak memory, MB |", "|---|---|---|"]
     for name, text in STUDIES.items():

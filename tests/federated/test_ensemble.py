@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from rindices.federated.adjustment import ask_for_adjustment, ask_for_transform
-from rindices.federated.ensemble import SiteSums, ask_for_moments
+from rindices.federated.ensemble import SiteSums, ask_for_moments, collect_heads
 from rindices.federated.messages import Request
 from rindices.federated.rounds import Rounds
-from rindices.federated.subsets import SubsetPlan
+from rindices.federated.subsets import SAMPLE, SubsetPlan
 from rindices.learners.contrastive.estimator import solve_people
 from rindices.learners.contrastive.linear_start import MomentsQuestion, fit_linear_start
-from rindices.learners.conversation import PeopleSet, hold
+from rindices.learners.conversation import PeopleSet, run_conversation
 from rindices.learners.trajectory.expectation_maximisation import CurveQuestion, CurveSums
-from rindices.learners.trajectory.members import make_trajectory_start
+from rindices.learners.trajectory.members import make_trajectory_head, make_trajectory_start
 from tests.federated.sites import make_transport, simulate_people, split_cohort
 
 COHORT, SEEN, UNSEEN = simulate_people(), PeopleSet(0, "seen"), PeopleSet(0, "unseen")
@@ -48,7 +48,7 @@ def test_moments_are_those_of_pooled_people() -> None:
 
 def test_the_linear_start_is_that_of_pooled_people() -> None:
     before = len(ROUNDS.records)
-    start = hold(fit_linear_start(SEEN, 3, np.random.default_rng(0)), SOURCE.answer)
+    start = run_conversation(fit_linear_start(SEEN, 3, np.random.default_rng(0)), SOURCE.answer)
     assert len(ROUNDS.records) - before <= 60
     expected = solve_people(CONTROLS, PATIENTS, 3, seed=0)
     correlations = np.abs(np.corrcoef(start.patterns.T, expected.patterns.T)[:3, 3:])
@@ -67,3 +67,14 @@ def test_sums_of_curves_are_those_of_pooled_people(interacting: bool) -> None:
     for own, other in zip((*found.patients, *found.controls), (*expected.patients, *expected.controls), strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-7)
     assert found.likelihood == pytest.approx(expected.likelihood, rel=1e-10)
+
+
+@pytest.mark.parametrize("interacting", [False, True])
+def test_indices_at_a_site_are_those_of_the_model(interacting: bool) -> None:
+    model = make_trajectory_start(solve_people(CONTROLS, PATIENTS, 2, seed=0))
+    if interacting:
+        model = replace(model, interaction=np.array([[0.0, 0.6], [-0.1, 0.0]]))
+    total = PREPARED.ask("agreement", {"n_patterns": 2}, collect_heads([model]))
+    head = make_trajectory_head(PREPARED.preparation.head, model)[0]
+    indices = head.finish(pool(SAMPLE, "patients") @ head.weights)
+    np.testing.assert_allclose(total.arrays["sum"], indices.sum(axis=0), rtol=1e-8)

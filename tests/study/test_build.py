@@ -8,6 +8,8 @@ import pytest
 
 import rindices as ri
 from rindices.experiments.tasks import TASKS
+from rindices.learners.ensemble import HeldOutLikelihood, Member, TrainingOutcome
+from rindices.study.build import _make_held_out_record
 from rindices.study.config import ModelConfig
 from rindices.study.store import RunStore
 from tests.cohorts import simulate_few_regions
@@ -52,3 +54,15 @@ def test_missing_cells_carry_no_difference_between_groups(tmp_path: Path) -> Non
         model = fit_cohort(people, forced, 0, RunStore(tmp_path / name), 1)
         aucs.append(model.card.pattern_evidence[0].auc)
     assert max(aucs) < 0.6  # 0.9 with cells that were filled by group
+
+
+def test_shapes_are_compared_in_the_members_that_have_all_of_them() -> None:
+    """Later sets have one shape; a mean over other members made a worse shape look more likely."""
+    first = HeldOutLikelihood("straight", -50.0, -50.4)
+    later = HeldOutLikelihood("straight", -52.0, None)
+    outcome = TrainingOutcome.CONVERGED
+    members = [
+        Member(k, outcome, 0, None, np.zeros(0), held_out=each) for k, each in enumerate([first, first, later, later])
+    ]
+    record = _make_held_out_record(members, np.zeros(4), np.zeros(4))
+    assert (record.straight, record.curved) == (-50.0, -50.4)

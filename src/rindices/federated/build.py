@@ -30,11 +30,12 @@ from rindices.learners.ensemble import GroupSeparation
 from rindices.learners.inference import SEVERITY_LEVELS, MemberHead, invert_log_transform
 from rindices.learners.normal_variation import shrink_normal_scatter
 from rindices.learners.prepared_people import SUBSAMPLE_SHARE
-from rindices.learners.severity_posterior import compute_step_basis
+from rindices.learners.severity_posterior import compute_growth, compute_step_basis
 from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
 from rindices.learners.trajectory.members import make_trajectory_head
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.intervals import MemberControls, calibrate_intervals
+from rindices.model.pattern_tables import average_interaction
 from rindices.model.records import ModelCard, ProvenanceRecord, RecipeRecord, SelectionRecord
 from rindices.model.unusual import TrainingDistribution, compute_limit, count_groups, get_shares
 from rindices.preprocess.residualise import NumericCovariate
@@ -129,9 +130,9 @@ def build_curve_model(draft: ModelDraft, models: Sequence[TrajectoryModel], with
     controls, patients = _simulate_people(preparation, chosen[0], np.random.default_rng([draft.seed, 13]))
     members = [MemberControls(head, order, controls) for head, order in zip(heads, fitted.orders, strict=True)]
     inferred = np.mean([each.head.infer(patients)[:, list(each.order)] for each in members], axis=0)
-    return replace(
-        fitted, intervals=calibrate_intervals(members, fitted.patterns, inferred, SUBSAMPLE_SHARE, draft.seed)
-    )
+    interaction = average_interaction(fitted)
+    intervals = calibrate_intervals(members, fitted.patterns, inferred, SUBSAMPLE_SHARE, draft.seed, interaction)
+    return replace(fitted, intervals=intervals)
 
 
 def _ask_for_distribution(
@@ -170,7 +171,10 @@ def _simulate_people(
     root = np.linalg.cholesky(model.noise)
     noise = rng.standard_normal((2 * _N_SIMULATED, len(root))) @ root.T
     z = draw_from_copula(np.asarray(np.linalg.cholesky(model.correlation)), _N_SIMULATED, rng)
-    change, head = compute_step_basis(z, model.steps.shape[1]) @ model.flat_steps, preparation.head
+    basis, head = compute_step_basis(z, model.steps.shape[1]), preparation.head
+    if model.interaction is not None:
+        basis *= np.repeat(compute_growth(z, model.interaction), model.steps.shape[1], axis=1)
+    change = basis @ model.flat_steps
     controls, patients = (
         head.control_mean
         + head.control_scale * invert_log_transform(head.shift_mean + head.shift_scale * each, float(head.share))

@@ -22,7 +22,7 @@ from rindices.federated.privacy import FEWEST_PEOPLE
 from rindices.federated.rounds import InMemoryTransport, PreparedRounds, RoundRecord, Rounds, Transport
 from rindices.federated.site import Site
 from rindices.federated.subsets import GROUPS, MAX_PEOPLE, SubsetPlan, name_half, name_member
-from rindices.learners.conversation import HALVES, Conversation, PeopleSet, hold, join
+from rindices.learners.conversation import HALVES, Conversation, PeopleSet, join_conversations, run_conversation
 from rindices.learners.ensemble import SHAPES, Member, select_usable_members
 from rindices.learners.prepared_people import N_FOLDS
 from rindices.learners.trajectory.expectation_maximisation import TrajectoryFit, TrajectoryModel
@@ -175,7 +175,9 @@ class FederatedFit:
         def measure(positions: Sequence[int]) -> list[Candidate]:
             points = [list(models)[position] for position in positions]
             self.on_stage(f"halves of {join_names(str(point.n_patterns) for point in points)} patterns")
-            halves = hold(join([self._fit_halves(point, usable[point], splits) for point in points]), source.answer)
+            halves = run_conversation(
+                join_conversations([self._fit_halves(point, usable[point], splits) for point in points]), source.answer
+            )
             for point, own in zip(points, halves, strict=True):
                 joint[point] = self._compare(point, [*(model for _, model in usable[point]), *own])
             return [_make_candidate(point, gathered[point], usable[point], joint[point]) for point in points]
@@ -214,10 +216,12 @@ class FederatedFit:
             problems = yield from pose_problems(own, number, seed)
             return (yield from fit_and_choose(problems, shape, number))
 
-        results = hold(join([fit(*each, wanted) for each in sets]), source.answer)
+        results = run_conversation(join_conversations([fit(*each, wanted) for each in sets]), source.answer)
         chosen = {number: shape for (number, own), (shape, _) in zip(sets, results, strict=True) if not own[0]}
         lacking = [k for k, (number, _) in enumerate(sets) if chosen[number] not in results[k][1][0]]
-        again = hold(join([fit(*sets[k], chosen[sets[k][0]]) for k in lacking]), source.answer)
+        again = run_conversation(
+            join_conversations([fit(*sets[k], chosen[sets[k][0]]) for k in lacking]), source.answer
+        )
         fits = {k: each[1] for k, each in enumerate(results)} | {
             k: each[1] for k, each in zip(lacking, again, strict=True)
         }
@@ -241,7 +245,7 @@ class FederatedFit:
                 rng = make_generator(self.settings.seed, k, point.n_patterns, half)
                 shape, name = member.held_out.shape, PeopleSet(k, half)
                 conversations.append(fit_half(name, point.n_patterns, shape, member.steps, rng))
-        return (yield from join(conversations))
+        return (yield from join_conversations(conversations))
 
     def _compare(self, point: GridPoint, models: Sequence[TrajectoryModel]) -> IndexMoments:
         """Ask for the moments of the R-indices of all patients by several models."""

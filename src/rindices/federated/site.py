@@ -259,8 +259,12 @@ class Site:
         """Return the R-indices (n, M) of the people of a group by each of T models, and who they are (N,)."""
         mask = self._select(request, sums, SAMPLE, group, group)
         people = self._get_shifts(request, np.flatnonzero(mask))
-        models = zip(*(request.arrays[name] for name in ("weights", "gram", "correlation")), strict=True)
-        return [make_packed_posterior(gram, corr).compute_means(people @ own) for own, gram, corr in models], mask
+        arrays, indices = request.arrays, []
+        for k, weights in enumerate(arrays["weights"]):
+            interaction = arrays["interaction"][k] if "interaction" in arrays else None
+            posterior = make_packed_posterior(arrays["gram"][k], arrays["correlation"][k], interaction)
+            indices.append(posterior.compute_means(people @ weights))
+        return indices, mask
 
     def _get_patients(self, request: Request, sums: _Sums, name: str) -> FloatArray:
         """Return the shifts (n, R) of the patients of a set, and count them."""

@@ -26,8 +26,8 @@ class PeopleSet(NamedTuple):
     part: str
 
 
-def hold(conversation: Conversation[Result], answer: Callable[[list[Any]], list[Any]]) -> Result:
-    """Hold a conversation to its end; ``answer`` takes questions and returns their answers."""
+def run_conversation(conversation: Conversation[Result], answer: Callable[[list[Any]], list[Any]]) -> Result:
+    """Run a conversation to its end; ``answer`` takes questions and returns their answers."""
     try:
         questions = next(conversation)
         while True:
@@ -37,8 +37,8 @@ def hold(conversation: Conversation[Result], answer: Callable[[list[Any]], list[
         return result
 
 
-def join(conversations: Sequence[Conversation[Result]]) -> Conversation[list[Result]]:
-    """Hold several conversations in the same rounds: each round has the questions of all that go on."""
+def join_conversations(conversations: Sequence[Conversation[Result]]) -> Conversation[list[Result]]:
+    """Return one conversation for several: each round has the questions of all that go on."""
     results: dict[int, Result] = {}
     questions: dict[int, list[Any]] = {}
 

@@ -201,7 +201,7 @@ def choose_and_measure(
             known[k], evaluated[k] = candidate, _evaluate(candidate, [seed, k], min_concordance)
         kept = _list_unrivalled(evaluated)
         if choice[0] in kept:
-            return _conclude(known, evaluated, *choice)
+            return _conclude(known, evaluated, choice[0], tuple(k for k in choice[1] if k in kept))
         remaining = [k for k in remaining if k in kept or k not in evaluated]
     return SelectionResult(tuple(evaluated[k].evaluation for k in sorted(evaluated)), None)
 

@@ -75,17 +75,22 @@ def collect_likelihoods(members: Sequence[Member]) -> FloatArray | None:
 def _make_held_out_record(
     members: Sequence[Member], best: FloatArray, values: FloatArray
 ) -> records.HeldOutLikelihoodRecord:
-    """Return the record of members with these likelihoods (S,), beside those of the best grid point."""
+    """Return the record of members with these likelihoods (S,), beside those of the best grid point.
+
+    Shapes are compared in the members that were fitted with all of them: later sets have the shape of the first.
+    """
     held_out = [member.held_out for member in members if member.held_out is not None]
+    n_shapes = [sum(value is not None for value in each[1:4]) for each in held_out]
+    compared = [each for each, number in zip(held_out, n_shapes, strict=True) if number == max(n_shapes)]
     differences = best - values if len(best) == len(values) else np.array([best.mean() - values.mean()])
-    curved_gains = np.array([each.get_value("curved") - each.get_value("straight") for each in held_out])
-    curved_gains = curved_gains[np.isfinite(curved_gains)]  # later sets of members have one shape
+    curved_gains = np.array([each.get_value("curved") - each.get_value("straight") for each in compared])
+    curved_gains = curved_gains[np.isfinite(curved_gains)]
     coupled = [each.coupled for each in held_out if each.coupled is not None]
     return records.HeldOutLikelihoodRecord(
         shape=choose_common_shape(held_out),
-        straight=_average([each.straight for each in held_out]),
-        curved=_average([each.curved for each in held_out]),
-        interacting=_average([each.interacting for each in held_out]),
+        straight=_average([each.straight for each in compared]),
+        curved=_average([each.curved for each in compared]),
+        interacting=_average([each.interacting for each in compared]),
         below_best=_finite_or_none(float(differences.mean())),
         below_best_se=_compute_error(differences),
         visits=None if not coupled else "coupled" if 2 * sum(coupled) > len(coupled) else "mean",

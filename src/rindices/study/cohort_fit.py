@@ -89,8 +89,11 @@ def _train_settings(
 ) -> TrainedSettings:
     """Train all settings of a model and choose among them."""
     plan, recipe, seed = people.plan, people.recipe, people.study.seed
-    run_plan([work for work in plan if work.numbers[0] == 0], people.prepare_set, store, engine, observer)
-    plan = follow_first_sets(plan, recipe, store)
+    if recipe.compares_halves:
+        first_sets, n_sets = [work for work in plan if work.numbers[0] == 0], len(plan)
+        in_plan = replace(observer, on_progress=lambda done, _, work: observer.on_progress(done, n_sets, work))
+        run_plan(first_sets, people.prepare_set, store, engine, in_plan)
+        plan = follow_first_sets(plan, recipe, store)
     run_plan(plan, people.prepare_set, store, engine, observer)
     gathered = gather_members(plan, store)
 

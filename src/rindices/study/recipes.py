@@ -30,7 +30,7 @@ MEAN_DIFFERENCE = "mean-difference"
 """Recipe of the index that a study ends with where patients differ from controls but not from each other."""
 MAX_TIMED_PEOPLE = 2_000
 """People on whom a member is trained to time it."""
-_FITS_PER_MEMBER = 6.0  # of recipe default, in units of a straight fit: both shapes and the fits to halves
+_FITS_PER_MEMBER = 3.0  # of recipe default, in units of a straight fit: both shapes and the fits to halves
 _KEY_VERSION = 4
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rindices._typing import FloatArray, IntArray
-from rindices.learners.conversation import PeopleSet, hold
+from rindices.learners.conversation import PeopleSet, run_conversation
 from rindices.learners.trajectory.expectation_maximisation import CurveSums, TrajectoryProblem, fit_trajectories
 
 N_REGIONS = 30
@@ -81,5 +81,5 @@ def fit_people(shape, start, controls, patients, held_out=None, n_iterations=Non
     def answer(questions):
         return [CurveSums.compute(question.model, controls, patients, held_out) for question in questions]
 
-    (fit,) = hold(fit_trajectories([problem], shape, n_iterations), answer)
+    (fit,) = run_conversation(fit_trajectories([problem], shape, n_iterations), answer)
     return fit

@@ -40,7 +40,7 @@ from rindices.learners.contrastive.linear_start import (
     order_by_strength,
 )
 from rindices.learners.contrastive.rotation import compute_severity_weights, fit_fastica_unmixing
-from rindices.learners.conversation import PeopleSet, hold
+from rindices.learners.conversation import PeopleSet, run_conversation
 from rindices.learners.inference import ContrastiveHead, apply_log_transform, fit_log_transform
 from rindices.learners.normal_variation import ReferenceTarget, estimate_covariance
 
@@ -215,7 +215,7 @@ def solve_people(
         exact = ExactContrasts(patients @ question.linear_map - question.offset)
         return [[exact] * len(question.directions)]
 
-    return hold(fit_linear_start(PeopleSet(0, "seen"), n_patterns, np.random.default_rng(seed)), answer)
+    return run_conversation(fit_linear_start(PeopleSet(0, "seen"), n_patterns, np.random.default_rng(seed)), answer)
 
 
 def compute_measure_weights(

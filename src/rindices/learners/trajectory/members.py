@@ -25,7 +25,7 @@ from rindices.learners.contrastive.linear_start import (
     MomentsQuestion,
     fit_linear_start,
 )
-from rindices.learners.conversation import HALVES, Conversation, PeopleSet, hold, join
+from rindices.learners.conversation import HALVES, Conversation, PeopleSet, join_conversations, run_conversation
 from rindices.learners.ensemble import (
     MIN_INTERACTION_GAIN,
     SHAPES,
@@ -86,12 +86,12 @@ def fit_trajectory_members(
     trends, or with few people who have several visits, the mean of visits is fitted.
     """
     source = MemberPeople.prepare(people, numbers, n_patterns)
-    problems = hold(pose_problems(numbers, n_patterns, seed), source.answer)
+    problems = run_conversation(pose_problems(numbers, n_patterns, seed), source.answer)
     visits = None
     if source.members[numbers[0]].visits is not None:
         visits = _choose_coupling([source.members[number] for number in numbers], problems, source, coupled)
     given = None if visits is None else visits.straight
-    chosen, fits = hold(fit_and_choose(problems, shape, n_patterns, given), source.answer)
+    chosen, fits = run_conversation(fit_and_choose(problems, shape, n_patterns, given), source.answer)
     members = []
     for k, (number, fit) in enumerate(zip(numbers, fits, strict=True)):
         model, held_out = fit[chosen].model, get_held_out(fit, chosen)
@@ -130,7 +130,9 @@ def compare_trajectory_halves(people: Sequence[PreparedPeople], members: Sequenc
         for half in HALVES:
             name, rng = PeopleSet(member.number, half), make_generator(seed, member.number, n_patterns, half)
             if held_out.coupled:
-                (start,) = hold(join([fit_linear_start(name, n_patterns, rng)]), source.answer)
+                (start,) = run_conversation(
+                    join_conversations([fit_linear_start(name, n_patterns, rng)]), source.answer
+                )
                 problem = own.pose_visits(make_trajectory_start(start), half)
                 if held_out.from_trends:
                     problem = problem._replace(
@@ -138,7 +140,7 @@ def compare_trajectory_halves(people: Sequence[PreparedPeople], members: Sequenc
                     )
                 model = fit_visits([problem], max(1, member.steps))[0].model.level
             else:
-                model = hold(fit_half(name, n_patterns, held_out.shape, member.steps, rng), source.answer)
+                model = run_conversation(fit_half(name, n_patterns, held_out.shape, member.steps, rng), source.answer)
             indices.append(make_trajectory_head(own.head, model)[0].infer(own.values[own.y == 1]))
         compared.append(member._replace(evidence=agreement(*indices)[:3]))
     return compared
@@ -152,7 +154,7 @@ def make_generator(seed: int, number: int, n_patterns: int, part: str = "seen") 
 def pose_problems(numbers: Sequence[int], n_patterns: int, seed: int) -> Conversation[list[TrajectoryProblem]]:
     """Return the problems of EM of members: their people, and the linear models from which EM begins."""
     sets = [PeopleSet(number, "seen") for number in numbers]
-    starts = yield from join(
+    starts = yield from join_conversations(
         [fit_linear_start(each, n_patterns, make_generator(seed, each.member, n_patterns)) for each in sets]
     )
     return [
@@ -179,7 +181,7 @@ def fit_shapes(
     visits.
     """
     additive = [shape for shape in shapes if shape != "interacting" and (shape != "straight" or straight is None)]
-    results = yield from join([fit_trajectories(problems, shape) for shape in additive])
+    results = yield from join_conversations([fit_trajectories(problems, shape) for shape in additive])
     by_shape = dict(zip(additive, results, strict=True))
     if straight is not None and "straight" in shapes:
         by_shape["straight"] = list(straight)
@@ -362,7 +364,7 @@ def _choose_coupling(
     coupled: bool | None,
 ) -> _VisitFits:
     """Return the patterns of repeat visits, coupled if held-out patients are then more likely."""
-    levels = hold(fit_trajectories(problems, "straight"), source.answer)
+    levels = run_conversation(fit_trajectories(problems, "straight"), source.answer)
     posed = [own.pose_visits(level.model) for own, level in zip(people, levels, strict=True)]
     means, (fits, from_trends) = fit_visits(posed, coupled=False), fit_coupled(posed)
     gains = np.array([fit.held_out - mean.held_out for fit, mean in zip(fits, means, strict=True)])
