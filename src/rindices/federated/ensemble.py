@@ -11,6 +11,7 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import cho_solve
 
 from rindices._typing import FloatArray
 from rindices.federated import kinds
@@ -148,8 +149,8 @@ def compute_mean_likelihood(model: TrajectoryModel, patients: PeopleMoments, log
     """Return the mean log-likelihood of patients; ``log_sum`` is its sum relative to controls."""
     if not patients.number:
         return float("nan")
-    distance = float(np.trace(np.linalg.solve(model.noise, patients.products)))
-    half_log_determinant = float(np.log(np.diag(np.linalg.cholesky(model.noise))).sum())
+    distance = float(np.trace(cho_solve((model.noise_root, True), patients.products)))
+    half_log_determinant = float(np.log(np.diag(model.noise_root)).sum())
     return (log_sum - 0.5 * distance) / patients.number - half_log_determinant
 
 

@@ -12,6 +12,7 @@ from rindices.learners.severity_posterior import compute_step_basis, make_point_
 from rindices.learners.trajectory.expectation_maximisation import (
     ControlSums,
     CurveSums,
+    FitState,
     PatientSums,
     StepRule,
     TrajectoryModel,
@@ -57,13 +58,13 @@ def test_sums_against_a_loop_over_people() -> None:
 def test_sums_of_two_hospitals_give_the_model_of_all_people() -> None:
     cohort = simulate_unfolding()
     patients, controls, model = cohort.shifts[cohort.y == 1], cohort.shifts[cohort.y == 0], make_true_start(cohort)
-    variances = np.full((2, N_REGIONS), 0.5)
-    together = update_model(model, variances, CurveSums.compute(model, controls, patients), rho=0.9)[0]
+    state = FitState(model, np.full((2, N_REGIONS), 0.5))
+    together = update_model(state, CurveSums.compute(model, controls, patients), rho=0.9).model
     parts = [PatientSums.compute(part, model) for part in (patients[:150], patients[150:])]
     added = PatientSums(*(first + second for first, second in zip(*parts, strict=True)))
     control_parts = [ControlSums.compute(part, model) for part in (controls[:40], controls[40:])]
     added_controls = ControlSums(*(first + second for first, second in zip(*control_parts, strict=True)))
-    apart = update_model(model, variances, CurveSums(added, added_controls), rho=0.9)[0]
+    apart = update_model(state, CurveSums(added, added_controls), rho=0.9).model
     for name in ("steps", "noise", "correlation", "common"):
         np.testing.assert_allclose(getattr(together, name), getattr(apart, name), rtol=1e-8, atol=1e-10)
 

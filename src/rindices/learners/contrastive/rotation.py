@@ -228,8 +228,9 @@ def refine_patterns(patients: PeopleMoments, patterns: FloatArray, noise: FloatA
     n, d = patients.number, patterns
     tau = np.repeat((d**2).mean(axis=0, keepdims=True), len(d), axis=0)
     mean, cov = estimate_severity_moments(patients, d, noise)
+    noise_precision = np.linalg.inv(noise)
     for _ in range(steps):
-        x = np.linalg.solve(noise, d)
+        x = noise_precision @ d
         precision = np.linalg.inv(cov)
         posterior_cov = np.linalg.inv(d.T @ x + precision)
         weights: FloatArray = np.asarray(x @ posterior_cov)  # s = person @ weights + offset

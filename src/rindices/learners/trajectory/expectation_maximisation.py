@@ -16,7 +16,7 @@ from functools import cache, cached_property
 from typing import Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import nnls
 
 from rindices._typing import FloatArray, IntArray
@@ -93,9 +93,14 @@ class TrajectoryModel:
         return np.asarray((parts * factors[:, :, None]).sum(axis=-3).reshape(*expectations.shape[:-1], -1))
 
     @cached_property
+    def noise_root(self) -> FloatArray:
+        """Cholesky factor of C, (R, R)."""
+        return np.asarray(np.linalg.cholesky(self.noise))
+
+    @cached_property
     def weights(self) -> FloatArray:
         """C^-1 times the steps, (R, M * K)."""
-        return np.asarray(np.linalg.solve(self.noise, self.flat_steps.T))
+        return np.asarray(cho_solve((self.noise_root, True), self.flat_steps.T, check_finite=False))
 
     @cached_property
     def posterior(self) -> SeverityPosterior:
@@ -279,10 +284,9 @@ def compute_log_likelihood(patients: FloatArray, model: TrajectoryModel) -> Floa
 
 
 def _compute_complete_likelihood(patients: FloatArray, model: TrajectoryModel) -> FloatArray:
-    root = np.linalg.cholesky(model.noise)
-    parts = [np.zeros(0)]
+    root, parts = model.noise_root, [np.zeros(0)]
     for part, summary in summarise_people(patients, model.weights, model.posterior):
-        white = solve_triangular(root, part.T, lower=True)
+        white = solve_triangular(root, part.T, lower=True, check_finite=False)
         parts.append(summary.log_sum - 0.5 * (white**2).sum(axis=0))
     return np.asarray(np.concatenate(parts) - np.log(np.diag(root)).sum())
 
@@ -332,7 +336,7 @@ _MIN_STEP_SHARE = 0.02  # of the mean step; a common step of 0 could never grow 
 _MIN_PRIOR_VARIANCE = 1e-10
 _INTERACTION_SD = 0.5  # of the prior of the interactions, whose mean is 0
 _MAX_INTERACTION = 3.0
-_RELAXATION = 1.8  # interactions converge slowly; steps that are longer by less than 2 converge faster
+_MAX_MOMENTUM = 0.8
 _MIN_GROWTH = 0.1  # of a pattern, at full severity of all others
 _EIGENVALUE_CUT = 1e-8  # relative size of prior variances that are taken for 0
 
@@ -407,23 +411,24 @@ def fit_trajectories(
     are held-out patients. All members take as many steps as make their held-out patients most likely on average
     (`StepRule`).
     """
-    models, variances = [problem.start for problem in problems], []
+    models = [problem.start for problem in problems]
     if shape == "interacting":
         none = np.zeros_like(models[0].correlation)
         models = [model if model.interaction is not None else replace(model, interaction=none) for model in models]
-    variances = [initialise_variances(model) for model in models]
+    states = [FitState(model, initialise_variances(model)) for model in models]
     rule: StepRule[TrajectoryModel] = StepRule(n_iterations or MAX_ITERATIONS[shape], MIN_GAIN)
     while True:
+        models = [state.model for state in states]
         questions = [CurveQuestion(each.people, each.held_out, own) for each, own in zip(problems, models, strict=True)]
         answers: list[CurveSums] = yield list(questions)
         patience = max(map(_get_patience, models))
         if rule.ends(list(zip(models, (each.likelihood for each in answers), strict=True)), patience):
             return [TrajectoryFit(model, rule.n_best, held_out) for model, held_out in rule.best]
-        updated = [
-            update_model(model, own, sums, RHO_BY_SHAPE[shape], problem.target)
-            for model, own, sums, problem in zip(models, variances, answers, problems, strict=True)
+        momentum = min(_MAX_MOMENTUM, rule.n_steps / (rule.n_steps + 3.0))
+        states = [
+            update_model(state, sums, RHO_BY_SHAPE[shape], momentum, problem.target)
+            for state, sums, problem in zip(states, answers, problems, strict=True)
         ]
-        models, variances = [model for model, _ in updated], [own for _, own in updated]
 
 
 Model = TypeVar("Model")
@@ -462,17 +467,40 @@ def _average_likelihood(states: Sequence[tuple[object, float]]) -> float:
     return float(np.mean(values)) if values else float("nan")
 
 
+class FitState(NamedTuple):
+    """State of EM: the current model, the variances tau (M, R), and the result of the last M step without momentum."""
+
+    model: TrajectoryModel
+    variances: FloatArray
+    last: TrajectoryModel | None = None
+
+
 def update_model(
-    model: TrajectoryModel, variances: FloatArray, sums: CurveSums, rho: float, target: ReferenceTarget | None = None
-) -> tuple[TrajectoryModel, FloatArray]:
-    """Take one M step, from sums over people alone; takes and returns also the variances tau (M, R)."""
+    state: FitState, sums: CurveSums, rho: float, momentum: float = 0.0, target: ReferenceTarget | None = None
+) -> FitState:
+    """Take one M step, from sums over people alone.
+
+    EM converges slowly where severities are uncertain. So curves and interactions go further than the M step says, by
+    ``momentum`` times their change since the last M step, as in Nesterov's accelerated gradient.
+    """
     patients = sums.patients
-    model, variances = update_curves(model, variances, *combine_sums(model, patients), rho)
+    model, variances = update_curves(state.model, state.variances, *combine_sums(state.model, patients), rho)
     if model.interaction is not None:
-        moved = model.interaction + _RELAXATION * (_solve_interaction(model, patients) - model.interaction)
-        lowest = -(1.0 - _MIN_GROWTH) / max(1, len(moved) - 1)
-        model = replace(model, interaction=np.clip(moved, lowest, _MAX_INTERACTION))
-    return update_variation(model, patients, sums.controls, target), variances
+        model = replace(model, interaction=_solve_interaction(model, patients))
+    moved = model if state.last is None else _extrapolate(model, state.last, momentum)
+    return FitState(update_variation(moved, patients, sums.controls, target), variances, model)
+
+
+def _extrapolate(model: TrajectoryModel, last: TrajectoryModel, momentum: float) -> TrajectoryModel:
+    """Return a model whose curves and interactions differ more from the last ones, by a factor of 1 + momentum."""
+    common = model.common + momentum * (model.common - last.common)
+    common = np.maximum(common, _MIN_STEP_SHARE * common.mean(axis=1, keepdims=True))
+    interaction = model.interaction
+    if interaction is not None and last.interaction is not None:
+        lowest = -(1.0 - _MIN_GROWTH) / max(1, len(interaction) - 1)
+        interaction = np.clip(interaction + momentum * (interaction - last.interaction), lowest, _MAX_INTERACTION)
+    steps = model.steps + momentum * (model.steps - last.steps)
+    return replace(model, steps=steps, common=common, interaction=interaction)
 
 
 def combine_sums(model: TrajectoryModel, sums: PatientSums) -> tuple[FloatArray, FloatArray]:
@@ -567,10 +595,9 @@ def update_prior_variances(variances: FloatArray, squares: FloatArray, determine
 
 def update_common_steps(model: TrajectoryModel, cross: FloatArray, gram: FloatArray) -> FloatArray:
     """Return the most likely common steps (M, K) of straight patterns; none is negative."""
-    common = model.common.copy()
+    common, weights_by_step = model.common.copy(), model.weights.T.reshape(model.steps.shape)
     for m, before in enumerate(model.common):
-        pattern = before @ model.steps[m] / (before @ before)
-        weights = np.linalg.solve(model.noise, pattern)
+        pattern, weights = (before @ each[m] / (before @ before) for each in (model.steps, weights_by_step))
         root, unexplained = isolate_pattern(m, model.steps, cross, gram)
         target = solve_triangular(root, unexplained @ weights / (pattern @ weights), lower=True)
         solution = nnls(root.T, target)[0]
