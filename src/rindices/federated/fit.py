@@ -162,75 +162,74 @@ class FederatedFit:
         return self.tests.list_numbers_to_try(largest)
 
     def _fit_patterns(self) -> tuple[FittedModel | None, tuple[CandidateRecord, ...]]:
-        """Fit all numbers of patterns and build the simplest of the likely ones that is stable."""
+        """Fit all numbers of patterns and build the simplest of the likely ones that is stable.
+
+        Numbers are compared by the first set of members of each; later sets are fitted for the chosen one.
+        """
         numbers = self._list_numbers()
         splits = self._list_splits(2 * max(numbers) + 2)
         self.on_stage("members")
-        source = ensemble.SiteSums(self.prepared, self.moments)
-        models = self._fit_members(numbers, source)
-        gathered = {point: [member for member, _ in fitted] for point, fitted in models.items()}
-        usable = {point: _select_usable(fitted) for point, fitted in models.items()}
+        source, members = ensemble.SiteSums(self.prepared, self.moments), range(self.settings.model.members)
+        shape = str(self.settings.model.recipe_changes.get("shape", "auto"))
+        fitted = self._fit_sets([(number, members[:N_FOLDS], shape) for number in numbers], source)
+        halves: dict[GridPoint, list[TrajectoryModel]] = {}
         joint: dict[GridPoint, IndexMoments] = {}
 
-        def measure(positions: Sequence[int]) -> list[Candidate]:
-            points = [list(models)[position] for position in positions]
-            self.on_stage(f"halves of {join_names(str(point.n_patterns) for point in points)} patterns")
-            halves = run_conversation(
-                join_conversations([self._fit_halves(point, usable[point], splits) for point in points]), source.answer
-            )
-            for point, own in zip(points, halves, strict=True):
-                joint[point] = self._compare(point, [*(model for _, model in usable[point]), *own])
-            return [_make_candidate(point, gathered[point], usable[point], joint[point]) for point in points]
+        def make(point: GridPoint) -> Candidate:
+            usable = _select_usable(fitted[point])
+            joint[point] = self._compare(point, [*(model for _, model in usable), *halves[point]])
+            return _make_candidate(point, fitted[point], usable, joint[point])
 
-        candidates = [_make_candidate(point, gathered[point], usable[point]) for point in models]
-        choice = choose_and_measure(candidates, measure, self.settings.seed)
-        grid = make_candidate_records(gathered, choice)
+        def measure(points: Sequence[GridPoint]) -> list[Candidate]:
+            self.on_stage(f"halves of {join_names(str(point.n_patterns) for point in points)} patterns")
+            conversations = [self._fit_halves(point, _select_usable(fitted[point]), splits) for point in points]
+            halves.update(zip(points, run_conversation(join_conversations(conversations), source.answer), strict=True))
+            return [make(point) for point in points]
+
+        def complete(point: GridPoint) -> Candidate:
+            held_out = fitted[point][0][0].held_out
+            later = [members[start : start + N_FOLDS] for start in members[N_FOLDS::N_FOLDS]]
+            if later and held_out is not None:
+                self.on_stage("later members")
+                sets = [(point.n_patterns, own, held_out.shape) for own in later]
+                fitted[point] += self._fit_sets(sets, source)[point]
+            return make(point)
+
+        candidates = [_make_candidate(point, own, _select_usable(own)) for point, own in fitted.items()]
+        choice = choose_and_measure(candidates, measure, complete, self.settings.seed)
+        grid = make_candidate_records({point: [member for member, _ in own] for point, own in fitted.items()}, choice)
         if choice.best is None:
             return None, grid
         self.on_stage("model")
         chosen, point = grid[choice.best], candidates[choice.best].point
-        held_out, consensus = (
-            usable[point][0][0].held_out,
-            ConsensusMembers(choice.member, choice.agreeing, choice.orders),
-        )
+        usable = _select_usable(fitted[point])
+        consensus = ConsensusMembers(choice.member, choice.agreeing, choice.orders)
+        held_out = usable[0][0].held_out
         assert held_out is not None
-        stability = ensemble.correlate_with_consensus(joint[point], consensus, len(usable[point]))
+        stability = ensemble.correlate_with_consensus(joint[point], consensus, len(usable))
         comparison = ensemble.MemberComparison(consensus, stability)
-        behind = [usable[point][k][0].number for k in consensus.agreeing]
+        behind = [usable[k][0].number for k in consensus.agreeing]
         draft = self._draft(comparison, chosen, grid, point.n_patterns, {"shape": held_out.shape}, behind)
-        used = [model for _, model in usable[point]]
-        return build.build_curve_model(draft, used, self.settings.with_distances), ()
+        return build.build_curve_model(draft, [model for _, model in usable], self.settings.with_distances), ()
 
-    def _fit_members(
-        self, numbers: Sequence[int], source: ensemble.SiteSums
+    def _fit_sets(
+        self, sets: Sequence[tuple[int, Sequence[int], str]], source: ensemble.SiteSums
     ) -> dict[GridPoint, list[tuple[Member, TrajectoryModel]]]:
-        """Fit all members with all numbers of patterns in the same rounds, and return them with their models.
+        """Fit sets of members in the same rounds, and return the members with their models.
 
-        All sets of members have the shape that the first one chooses.
+        sets: number of patterns, numbers of the members and shape of each.
         """
-        wanted, seed = str(self.settings.model.recipe_changes.get("shape", "auto")), self.settings.seed
-        members = range(self.settings.model.members)
-        sets = [(number, members[start : start + N_FOLDS]) for number in numbers for start in members[::N_FOLDS]]
 
         def fit(number: int, own: Sequence[int], shape: str) -> Conversation[_SetFits]:
-            problems = yield from pose_problems(own, number, seed)
+            problems = yield from pose_problems(own, number, self.settings.seed)
             return (yield from fit_and_choose(problems, shape, number))
 
-        results = run_conversation(join_conversations([fit(*each, wanted) for each in sets]), source.answer)
-        chosen = {number: shape for (number, own), (shape, _) in zip(sets, results, strict=True) if not own[0]}
-        lacking = [k for k, (number, _) in enumerate(sets) if chosen[number] not in results[k][1][0]]
-        again = run_conversation(
-            join_conversations([fit(*sets[k], chosen[sets[k][0]]) for k in lacking]), source.answer
-        )
-        fits = {k: each[1] for k, each in enumerate(results)} | {
-            k: each[1] for k, each in zip(lacking, again, strict=True)
-        }
+        results = run_conversation(join_conversations([fit(*each) for each in sets]), source.answer)
         models: dict[GridPoint, list[tuple[Member, TrajectoryModel]]] = {}
-        for k, (number, own) in enumerate(sets):
-            for member, each in zip(own, fits[k], strict=True):
-                fitted, held_out = each[chosen[number]], get_held_out(each, chosen[number])
-                head = self.prepared.preparation.head
-                made = make_member(member, head, fitted.model, fitted.n_iterations, held_out)
+        for (number, own, _), (shape, fits) in zip(sets, results, strict=True):
+            for member, each in zip(own, fits, strict=True):
+                fitted, held_out = each[shape], get_held_out(each, shape)
+                made = make_member(member, self.prepared.preparation.head, fitted.model, fitted.n_iterations, held_out)
                 models.setdefault(GridPoint(number), []).append((made, fitted.model))
         return models
 
@@ -323,12 +322,13 @@ def _select_usable(
 
 def _make_candidate(
     point: GridPoint,
-    members: Sequence[Member],
+    fitted: Sequence[tuple[Member, TrajectoryModel]],
     usable: Sequence[tuple[Member, TrajectoryModel]],
     joint: IndexMoments | None = None,
 ) -> Candidate:
     """Return what the choice of a number of patterns needs; ``joint`` are moments of members and halves, if known."""
-    numbers, n_members = tuple(member.number for member, _ in usable), len(usable)
+    members, numbers = [member for member, _ in fitted], tuple(member.number for member, _ in usable)
+    n_members = len(usable)
     indices, evidence = IndexMoments(np.zeros(0), np.zeros((0, 0)), point.n_patterns), None
     if joint is not None:
         indices, evidence = joint.take(0, n_members), ensemble.compare_halves(joint, n_members)

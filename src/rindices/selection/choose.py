@@ -69,10 +69,9 @@ class Candidate(NamedTuple):
     indices: R-indices of the same people by each of S usable members, or their moments; numbers (S,): numbers of the
     members; trained: number of members that were trained, converged or not; evidence (E, 3): concordance, dimension and
     difference agreement of E pairs of fits on disjoint halves of the people. If given, it replaces the agreement among
-    members, who share people; held_out (T,): mean log-likelihood of the people that each of the T
-    trained members has not seen, with the shape of patterns that the members prefer together. If all candidates have
-    it, it decides; converged: number of members that converged; S if not given. Converged members of another shape are
-    not usable.
+    members, who share people; held_out (T,): mean log-likelihood of the people that each of the T members of the first
+    set has not seen, with the shape of patterns that they prefer together. If all candidates have it, it decides;
+    converged: number of members that converged; S if not given. Converged members of another shape are not usable.
     """
 
     point: GridPoint
@@ -181,27 +180,37 @@ def choose_grid_point(
 
 def choose_and_measure(
     candidates: Sequence[Candidate],
-    measure: Callable[[Sequence[int]], Sequence[Candidate]],
+    measure: Callable[[Sequence[GridPoint]], Sequence[Candidate]],
+    complete: Callable[[GridPoint], Candidate],
     seed: int = 0,
     min_concordance: float = MIN_STABLE_CONCORDANCE,
 ) -> SelectionResult:
-    """Choose among candidates whose evidence is costly, so that it is only measured where it is needed.
+    """Choose among candidates whose evidence and later members are costly: they are asked for where they are needed.
 
-    It is measured for the most likely candidate and for those with fewer patterns, until one is stable. ``measure``
-    takes positions of candidates and returns these candidates with evidence.
+    Evidence is measured for the most likely candidate and for those with fewer patterns, until one is stable.
+    ``measure`` returns candidates with evidence; ``complete`` returns the chosen one with all its members.
     """
     known, evaluated, remaining = list(candidates), dict[int, _Evaluated](), list(range(len(candidates)))
+
+    def update(k: int, candidate: Candidate) -> None:
+        known[k], evaluated[k] = candidate, _evaluate(candidate, [seed, k], min_concordance)
+
     while remaining:
         choice = _choose_by_likelihood(known, remaining)
         if choice is None:
-            return choose_grid_point(measure(range(len(known))), seed, min_concordance)
-        largest = known[choice[0]].point.n_patterns
-        missing = [k for k, each in enumerate(known) if each.point.n_patterns <= largest and k not in evaluated]
-        for k, candidate in zip(missing, measure(missing) if missing else (), strict=True):
-            known[k], evaluated[k] = candidate, _evaluate(candidate, [seed, k], min_concordance)
+            return choose_grid_point(measure([each.point for each in known]), seed, min_concordance)
+        best, ties = choice
+        missing = [
+            k
+            for k, each in enumerate(known)
+            if each.point.n_patterns <= known[best].point.n_patterns and k not in evaluated
+        ]
+        for k, candidate in zip(missing, measure([known[k].point for k in missing]), strict=True):
+            update(k, candidate)
         kept = _list_unrivalled(evaluated)
-        if choice[0] in kept:
-            return _conclude(known, evaluated, choice[0], tuple(k for k in choice[1] if k in kept))
+        if best in kept:
+            update(best, complete(known[best].point))
+            return _conclude(known, evaluated, best, tuple(k for k in ties if k in kept))
         remaining = [k for k in remaining if k in kept or k not in evaluated]
     return SelectionResult(tuple(evaluated[k].evaluation for k in sorted(evaluated)), None)
 

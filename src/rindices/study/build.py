@@ -16,6 +16,7 @@ from rindices._typing import BoolArray, FloatArray
 from rindices._version import __version__
 from rindices.learners.ensemble import (
     GroupSeparation,
+    HeldOutLikelihood,
     Member,
     PatternStability,
     assess_pattern_stability,
@@ -25,7 +26,7 @@ from rindices.learners.ensemble import (
     select_usable_members,
 )
 from rindices.learners.normal_variation import ReferenceTarget
-from rindices.learners.prepared_people import PreparedPeople
+from rindices.learners.prepared_people import N_FOLDS, PreparedPeople
 from rindices.model import records
 from rindices.model.consensus import average_weighted
 from rindices.model.fitted import CITATION, FittedModel
@@ -61,36 +62,36 @@ def make_candidate_records(
 
 
 def collect_likelihoods(members: Sequence[Member]) -> FloatArray | None:
-    """Return the likelihood of held-out patients of all members (S,) with the shape that they prefer together.
+    """Return the likelihood of held-out patients of the first set of members (S,) with the shape that they prefer.
 
-    None for learners without a likelihood.
+    Settings are compared by it, since later sets are trained for the chosen one alone. None without a likelihood.
     """
-    held_out = [member.held_out for member in members if member.held_out is not None]
-    if not held_out or len(held_out) < len(members):
+    held_out = list_first_likelihoods(members)
+    if not held_out:
         return None
     shape = choose_common_shape(held_out)
     return np.array([each.get_value(shape) for each in held_out])
 
 
+def list_first_likelihoods(members: Sequence[Member]) -> list[HeldOutLikelihood]:
+    """Return the likelihoods of the first set of members, which alone are fitted with all shapes."""
+    return [each.held_out for each in members if each.held_out is not None and each.number < N_FOLDS]
+
+
 def _make_held_out_record(
     members: Sequence[Member], best: FloatArray, values: FloatArray
 ) -> records.HeldOutLikelihoodRecord:
-    """Return the record of members with these likelihoods (S,), beside those of the best grid point.
-
-    Shapes are compared in the members that were fitted with all of them: later sets have the shape of the first.
-    """
-    held_out = [member.held_out for member in members if member.held_out is not None]
-    n_shapes = [sum(value is not None for value in each[1:4]) for each in held_out]
-    compared = [each for each, number in zip(held_out, n_shapes, strict=True) if number == max(n_shapes)]
-    differences = best - values if len(best) == len(values) else np.array([best.mean() - values.mean()])
-    curved_gains = np.array([each.get_value("curved") - each.get_value("straight") for each in compared])
+    """Return the record of members with these likelihoods (S,), beside those of the best grid point."""
+    held_out = list_first_likelihoods(members)
+    differences = best - values
+    curved_gains = np.array([each.get_value("curved") - each.get_value("straight") for each in held_out])
     curved_gains = curved_gains[np.isfinite(curved_gains)]
     coupled = [each.coupled for each in held_out if each.coupled is not None]
     return records.HeldOutLikelihoodRecord(
         shape=choose_common_shape(held_out),
-        straight=_average([each.straight for each in compared]),
-        curved=_average([each.curved for each in compared]),
-        interacting=_average([each.interacting for each in compared]),
+        straight=_average([each.straight for each in held_out]),
+        curved=_average([each.curved for each in held_out]),
+        interacting=_average([each.interacting for each in held_out]),
         below_best=_finite_or_none(float(differences.mean())),
         below_best_se=_compute_error(differences),
         visits=None if not coupled else "coupled" if 2 * sum(coupled) > len(coupled) else "mean",

@@ -5,7 +5,7 @@ Patterns that are not stable are reported as a mean difference, together with th
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from rindices.study.config import ModelConfig
 from rindices.study.engines import NO_OBSERVER, Engine, LocalEngine, StudyObserver, count_processes, run_plan
 from rindices.study.exceptions import NoPatternError
 from rindices.study.group_tests import Finding, make_number_record
-from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet, StudyRecipe
+from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet
 from rindices.study.store import RunStore
 from rindices.study.study import Study, StudyPeople, check_settings, find_largest_number
 from rindices.threads import limit_blas_threads
@@ -88,48 +88,82 @@ def _train_settings(
     min_concordance: float = MIN_STABLE_CONCORDANCE,
 ) -> TrainedSettings:
     """Train all settings of a model and choose among them."""
-    plan, recipe, seed = people.plan, people.recipe, people.study.seed
-    if recipe.compares_halves:
-        first_sets, n_sets = [work for work in plan if work.numbers[0] == 0], len(plan)
-        in_plan = replace(observer, on_progress=lambda done, _, work: observer.on_progress(done, n_sets, work))
-        run_plan(first_sets, people.prepare_set, store, engine, in_plan)
-        plan = follow_first_sets(plan, recipe, store)
-    run_plan(plan, people.prepare_set, store, engine, observer)
-    gathered = gather_members(plan, store)
+    training = _SettingsTraining(people, store, engine, observer, min_concordance)
+    if people.recipe.compares_halves:
+        training.train([work for work in people.plan if work.numbers[0] == 0])
+        candidates = [training.make(point) for point in training.gathered]
+        choice = choose_and_measure(candidates, training.measure, training.complete, people.study.seed, min_concordance)
+    else:
+        training.train(people.plan)
+        candidates = [training.make(point) for point in training.gathered]
+        choice = choose_grid_point(candidates, people.study.seed, min_concordance)
+    return TrainedSettings(people, training.gathered, choice)
 
-    def make(point: GridPoint) -> Candidate:
-        candidate = make_candidate(point, gathered[point], people.prepare_patients)
+
+@dataclass
+class _SettingsTraining:
+    """Trains what the choice among settings needs: first sets of members, fits to halves, later sets.
+
+    plan: member sets that were trained; gathered: all members by grid point.
+    """
+
+    people: StudyPeople
+    store: RunStore
+    engine: Engine
+    observer: StudyObserver
+    min_concordance: float
+    plan: list[MemberSet] = field(default_factory=list)
+    gathered: dict[GridPoint, list[Member]] = field(default_factory=dict)
+
+    def train(self, works: Sequence[MemberSet]) -> list[list[Member]]:
+        """Train member sets and return their members."""
+        self.plan += works
+        run_plan(self.plan, self.people.prepare_set, self.store, self.engine, self.observer)
+        trained = []
+        for work in works:
+            members = self.store.load(work)
+            if members is None:
+                raise StudyError(f"{self.store.path(work)} vanished or was damaged while the study ran: run it again.")
+            trained.append(members)
+            if not work.halves:
+                self.gathered.setdefault(work.point, []).extend(members)
+        return trained
+
+    def list_sets(self, point: GridPoint) -> list[MemberSet]:
+        """Return the member sets of a grid point; later ones follow the first."""
+        first, *later = (work for work in self.people.plan if work.point == point)
+        return [first, *(self.people.recipe.follow(work, self.gathered[point]) for work in later)]
+
+    def make(self, point: GridPoint) -> Candidate:
+        """Return what the choice of a grid point needs."""
+        candidate = make_candidate(point, self.gathered[point], self.people.prepare_patients)
         if candidate.evidence is not None and candidate.indices.n_members > 1:
-            observer.on_setting(point, float(candidate.evidence[:, 0].mean()))
-        elif not recipe.compares_halves and (agreement := compute_candidate_agreement(candidate)) is not None:
-            observer.on_setting(point, agreement.concordance)
+            self.observer.on_setting(point, float(candidate.evidence[:, 0].mean()))
+        elif not self.people.recipe.compares_halves and (agreement := compute_candidate_agreement(candidate)):
+            self.observer.on_setting(point, agreement.concordance)
         return candidate
 
-    def measure(positions: Sequence[int]) -> list[Candidate]:
+    def measure(self, points: Sequence[GridPoint]) -> list[Candidate]:
         """Compare fits on disjoint halves, for as many sets of members of a setting as are needed to judge it."""
-        points = [list(gathered)[position] for position in positions]
-        open_sets = {}
-        for point in points:
-            usable = {member.number for member in select_usable_members(gathered[point])}
-            open_sets[point] = [work for work in plan if work.point == point and usable.intersection(work.numbers)]
-        compared: list[MemberSet] = []
+        open_sets = {point: self.list_sets(point) for point in points}
         while any(open_sets.values()):
-            compared += [replace(sets.pop(0), halves=True) for sets in open_sets.values() if sets]
-            run_plan([*plan, *compared], people.prepare_set, store, engine, observer)
-            for point, members in gather_members(compared, store).items():
+            works = [sets.pop(0) for sets in open_sets.values() if sets]
+            self.train([work for work in works if work not in self.plan])
+            for work, members in zip(works, self.train([replace(work, halves=True) for work in works]), strict=True):
                 evidence = {member.number: member.evidence for member in members}
-                gathered[point] = [each._replace(evidence=evidence.get(each.number)) for each in gathered[point]]
-                values = [each[0] for each in evidence.values() if each is not None]
-                if is_clearly_judged(values, min_concordance):
-                    open_sets[point] = []
-        return [make(point) for point in points]
+                self.gathered[work.point] = [
+                    each._replace(evidence=evidence.get(each.number, each.evidence))
+                    for each in self.gathered[work.point]
+                ]
+                values = [each.evidence[0] for each in self.gathered[work.point] if each.evidence is not None]
+                if is_clearly_judged(values, self.min_concordance):
+                    open_sets[work.point] = []
+        return [self.make(point) for point in points]
 
-    candidates = [make(point) for point in gathered]
-    if recipe.compares_halves:
-        choice = choose_and_measure(candidates, measure, seed, min_concordance)
-    else:
-        choice = choose_grid_point(candidates, seed, min_concordance)
-    return TrainedSettings(people, gathered, choice)
+    def complete(self, point: GridPoint) -> Candidate:
+        """Train all sets of members of a grid point."""
+        self.train([work for work in self.list_sets(point) if work not in self.plan])
+        return self.make(point)
 
 
 def _build(trained: TrainedSettings, finding: Finding, failed: tuple[CandidateRecord, ...] = ()) -> FittedModel:
@@ -182,25 +216,6 @@ def _make_no_pattern_error(study: Study, failed: tuple[CandidateRecord, ...]) ->
     return NoPatternError(f"{what}. {cure}", selection)
 
 
-def follow_first_sets(plan: Sequence[MemberSet], recipe: StudyRecipe, store: RunStore) -> list[MemberSet]:
-    """Return a plan whose later sets of members follow the first set of their grid point, where it is finished."""
-    first = {work.point: store.load(work) for work in plan if work.numbers[0] == 0}
-    return [
-        recipe.follow(work, members) if work.numbers[0] and (members := first[work.point]) else work for work in plan
-    ]
-
-
-def gather_members(plan: Sequence[MemberSet], store: RunStore) -> dict[GridPoint, list[Member]]:
-    """Return all members by grid point."""
-    gathered: dict[GridPoint, list[Member]] = {}
-    for work in plan:
-        members = store.load(work)
-        if members is None:
-            raise StudyError(f"{store.path(work)} vanished or was damaged while the study ran: run it again.")
-        gathered.setdefault(work.point, []).extend(members)
-    return gathered
-
-
 def make_candidate(
     point: GridPoint, members: Sequence[Member], prepare_patients: Callable[[int], FloatArray]
 ) -> Candidate:
@@ -215,9 +230,8 @@ def make_candidate(
     evidence = np.array(split_halves) if split_halves else None
     numbers = tuple(member.number for member in usable)
     converged = sum(member.outcome is TrainingOutcome.CONVERGED for member in members)
-    return Candidate(
-        point, IndexRows(indices), numbers, len(members), evidence, collect_likelihoods(members), converged
-    )
+    held_out = collect_likelihoods(members)
+    return Candidate(point, IndexRows(indices), numbers, len(members), evidence, held_out, converged)
 
 
 @dataclass(frozen=True)
@@ -237,7 +251,11 @@ def estimate_run_time(study: Study, runs: Path) -> RunEstimate:
     model = study.config.model
     people = StudyPeople(study, model.model_copy(update={"patterns": model.patterns or TYPICAL_PATTERNS}))
     plan, store = people.plan, RunStore(runs) if runs.is_dir() else None
-    plan = plan if store is None else follow_first_sets(plan, people.recipe, store)
+    if people.recipe.compares_halves:  # later sets are trained for the chosen number; any will do here
+        *others, chosen = (work for work in plan if work.numbers[0] == 0)
+        first = None if store is None else store.load(chosen)
+        later = [work for work in plan if work.point == chosen.point and work.numbers[0]]
+        plan = [*others, chosen, *(work if first is None else people.recipe.follow(work, first) for work in later)]
     missing = [work for work in plan if store is None or store.load(work) is None]
     n_processes, seconds = count_processes(study.config.run.workers, len(missing)), 0.0
     if missing:
