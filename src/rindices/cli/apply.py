@@ -9,7 +9,7 @@ import typer
 
 from rindices.cli.console import print_json, print_problems, split_option
 from rindices.cli.options import DataOptions, Json, Tables, Workers, make_table_request, take_table_options
-from rindices.errors import Problem, ProblemCode, Severity, format_count
+from rindices.errors import Problem, ProblemCode, Severity, format_count, parse_codes
 
 if TYPE_CHECKING:
     from rindices.apply.chunks import StreamResult
@@ -17,13 +17,7 @@ if TYPE_CHECKING:
     from rindices.tables.validate import TableRequest
 
 EPILOG = "Example: rindices apply model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"
-_TRAINING_CODES = {
-    ProblemCode.NO_GROUPS,
-    ProblemCode.SKEWED_FEATURES,
-    ProblemCode.GROUP_COLUMN_GUESSED,
-    ProblemCode.GROUP_COLUMN_POSSIBLE,
-    ProblemCode.REPEATED_SCANS,
-}
+_TRAINING_CODES = parse_codes("no_groups skewed_features group_column_guessed group_column_possible repeated_scans")
 """Notes that matter only for training a model."""
 _SECONDS_BETWEEN_MESSAGES = 10.0
 

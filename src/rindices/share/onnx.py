@@ -19,16 +19,7 @@ from rindices._typing import AnyArray
 from rindices._version import __version__
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, describe_os_error
-from rindices.learners.inference import (
-    IDENTITY_THRESHOLD,
-    LEAKY_RELU_SLOPE,
-    LOG_FLOOR,
-    ContrastiveHead,
-    ShiftHead,
-    SurrealHead,
-    TrajectoryHead,
-    UpstreamHead,
-)
+from rindices.learners import inference
 from rindices.model.fitted import FittedModel
 from rindices.model.intervals import CalibratedIntervals
 from rindices.model.unusual import TrainingDistribution
@@ -136,7 +127,7 @@ class _GraphBuilder:
 
     def leaky_relu(self, values: str) -> str:
         """Add a leaky ReLU; the operator LeakyRelu is defined for single precision only in some runtimes."""
-        return self.op("Max", values, self.op("Mul", values, self.const(LEAKY_RELU_SLOPE)))
+        return self.op("Max", values, self.op("Mul", values, self.const(inference.LEAKY_RELU_SLOPE)))
 
     def serialise(self, outputs: dict[str, str], properties: dict[str, str]) -> bytes:
         """Return the checked graph as bytes."""
@@ -215,9 +206,9 @@ def _add_members(graph: _GraphBuilder, model: FittedModel, prepared: Sequence[st
     """Return the R-indices of each member, (N, S, M), from the values (N, R) that its pipeline prepares."""
     members = []
     for head, order, values in zip(model.heads, model.orders, prepared, strict=True):
-        if isinstance(head, ContrastiveHead):
+        if isinstance(head, inference.ContrastiveHead):
             indices = graph.matmul(_add_log_transform(graph, head, values), head.weights[:, list(order)])
-        elif isinstance(head, TrajectoryHead):
+        elif isinstance(head, inference.TrajectoryHead):
             indices = _add_trajectory_head(graph, head, order, values)
         else:
             indices = _add_surreal_head(graph, head, order, values)
@@ -225,7 +216,9 @@ def _add_members(graph: _GraphBuilder, model: FittedModel, prepared: Sequence[st
     return graph.op("Concat", *members, axis=1)
 
 
-def _add_trajectory_head(graph: _GraphBuilder, head: TrajectoryHead, order: Sequence[int], values: str) -> str:
+def _add_trajectory_head(
+    graph: _GraphBuilder, head: inference.TrajectoryHead, order: Sequence[int], values: str
+) -> str:
     """Return the posterior means of the severities (N, M), as sums over the points of `SeverityPosterior`."""
     posterior = head.posterior
     numbers = graph.matmul(_add_log_transform(graph, head, values), head.weights)
@@ -233,23 +226,23 @@ def _add_trajectory_head(graph: _GraphBuilder, head: TrajectoryHead, order: Sequ
     return graph.matmul(graph.op("Softmax", density, axis=1), posterior.points[:, list(order)])
 
 
-def _add_log_transform(graph: _GraphBuilder, head: ShiftHead, values: str) -> str:
+def _add_log_transform(graph: _GraphBuilder, head: inference.ShiftHead, values: str) -> str:
     """Return the standardised log volumes (N, R); below `LOG_FLOOR` the logarithm is continued by its tangent."""
     share = float(head.share)
     z = graph.standardise(values, head.control_mean, head.control_scale)
-    if share >= IDENTITY_THRESHOLD:
+    if share >= inference.IDENTITY_THRESHOLD:
         fraction = graph.op("Add", graph.op("Mul", z, graph.const(share)), graph.const(1.0))
-        bounded = graph.op("Max", fraction, graph.const(LOG_FLOOR))
-        tangent = graph.op("Div", graph.op("Sub", fraction, bounded), graph.const(LOG_FLOOR))
+        bounded = graph.op("Max", fraction, graph.const(inference.LOG_FLOOR))
+        tangent = graph.op("Div", graph.op("Sub", fraction, bounded), graph.const(inference.LOG_FLOOR))
         z = graph.op("Div", graph.op("Add", graph.op("Log", bounded), tangent), graph.const(share))
     return graph.standardise(z, head.shift_mean, head.shift_scale)
 
 
-def _add_surreal_head(graph: _GraphBuilder, head: SurrealHead, order: Sequence[int], values: str) -> str:
+def _add_surreal_head(graph: _GraphBuilder, head: inference.SurrealHead, order: Sequence[int], values: str) -> str:
     """Return g2 of g1, (N, M); g1 and the first layer of g2 are merged into one matrix, as in `SurrealHead`."""
     activated, n_regions = graph.leaky_relu(values), head.g2_weight1.shape[0]
     weight, bias = head.g2_weight3.astype(float), head.g2_bias3.astype(float)
-    is_summed = isinstance(head, UpstreamHead)
+    is_summed = isinstance(head, inference.UpstreamHead)
     if is_summed:
         weight, bias = weight[:, list(order)], bias[:, list(order)]
     outputs = []

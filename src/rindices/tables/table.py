@@ -77,7 +77,12 @@ class Table:
 
         ids: the ids of the same people in another table, to be used instead.
         """
-        return make_row_keys(self.ids if ids is None else list(ids), self.sessions if with_session else None)
+        ids = self.ids if ids is None else list(ids)
+        if not with_session or self.sessions is None:
+            return ids
+        return [
+            f"{name} {id_rules.normalise_session(session)}" for name, session in zip(ids, self.sessions, strict=True)
+        ]
 
 
 def take_people(value: Any, mask: BoolArray) -> Any:
@@ -91,13 +96,6 @@ def take_people(value: Any, mask: BoolArray) -> Any:
     if is_dataclass(value) and not isinstance(value, type | Layout):
         return replace(value, **{each.name: take_people(getattr(value, each.name), mask) for each in fields(value)})
     return value
-
-
-def make_row_keys(ids: list[str], sessions: Sequence[str] | None) -> list[str]:
-    """Return the key of each row: the id, and the session if there are sessions."""
-    if sessions is None:
-        return ids
-    return [f"{name} {id_rules.normalise_session(session)}" for name, session in zip(ids, sessions, strict=True)]
 
 
 def read_region_tables(paths: Sequence[Path | MemoryTable], roles: ColumnRoles, findings: Findings) -> Table:

@@ -25,7 +25,7 @@ from rindices.tables import participants, regions
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, check_visits
 from rindices.tables.io.frames import MemoryTable
 from rindices.tables.layout import formats
-from rindices.tables.layout.formats import ColumnSelection, holds_features, select_columns
+from rindices.tables.layout.formats import holds_features, select_columns
 from rindices.tables.participants import ParticipantTable
 from rindices.tables.regions import OnMissing, UnfilteredCohort
 from rindices.tables.table import NO_COLUMN, ColumnRoles, Table, find_id_columns, read_region_tables
@@ -54,11 +54,6 @@ class TableRequest:
     model_regions: tuple[str, ...] = ()
     impute_covariates: bool = False
     leave_out_sites: tuple[str, ...] = ()
-
-    @property
-    def selection(self) -> ColumnSelection:
-        """Which columns are used as regions."""
-        return ColumnSelection(self.include, self.measure, self.model_regions)
 
 
 @dataclass(frozen=True)
@@ -193,7 +188,8 @@ def _read_unfiltered_cohort(
     """Return the content of the tables, and the columns as they were named or recognised."""
     if chunk is None:
         table = read_region_tables(request.volumes, request.roles, findings)
-        layout = select_columns(table.layout, request.selection, findings.at(table.where))
+        wanted, of_file = (request.include, request.measure, request.model_regions), findings.at(table.where)
+        layout = select_columns(table.layout, *wanted, of_file)
         table = replace(table, layout=layout)
     else:
         table = chunk.table

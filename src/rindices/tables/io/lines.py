@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -256,15 +256,8 @@ def read_line(file: BinaryIO, path: Path) -> bytes:
     return Findings(where=path.name).fatal(ProblemCode.BAD_ROWS, what, "Shorten its cells, or export the table again")
 
 
-class _LineCount(NamedTuple):
-    """Number of lines before an offset of a file; ``file`` is its device, number, size and time of change."""
-
-    file: tuple[int, int, int, int]
-    end: int
-    lines: int
-
-
-_last_count = _LineCount((0, 0, 0, 0), 0, 0)
+_last_count = ((0, 0, 0, 0), 0, 0)
+"""File (device, number, size and time of change) and offset up to which lines were counted last, and their number."""
 
 
 def count_lines(path: Path, end: int) -> int:
@@ -273,11 +266,11 @@ def count_lines(path: Path, end: int) -> int:
     with explain_read_errors(path), path.open("rb") as file:
         status = os.fstat(file.fileno())
         key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        start, lines = _last_count[1:] if _last_count.file == key and _last_count.end <= end else (0, 0)
+        start, lines = _last_count[1:] if _last_count[0] == key and _last_count[1] <= end else (0, 0)
         file.seek(start)
         while file.tell() < end and (content := file.read(min(1_000_000, end - file.tell()))):
             lines += content.count(b"\n")
-    _last_count = _LineCount(key, end, lines)
+    _last_count = (key, end, lines)
     return lines
 
 
