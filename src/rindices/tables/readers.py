@@ -43,7 +43,7 @@ def read_indices_with_variables(
     table = read_participants(path, ColumnRoles(), [], findings)
     people = join_participants(table, other, roles, findings)
     unusual = [name for name in (roles.id, roles.session) if name]
-    variables = _prepend_ids(table, people.frame, findings.at(people.where), unusual)
+    variables = _prepend_ids(table, people.frame, people.findings, unusual)
     indices = _prepend_ids(table, table.frame, findings.at(table.where))
     rows = _have_index(indices, findings.at(table.where))
     return indices[rows].reset_index(drop=True), variables[rows].reset_index(drop=True)

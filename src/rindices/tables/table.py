@@ -93,7 +93,7 @@ def take_people(value: Any, mask: BoolArray) -> Any:
         return value[mask]
     if isinstance(value, list):
         return list(compress(value, mask))
-    if is_dataclass(value) and not isinstance(value, type | Layout):
+    if is_dataclass(value) and not isinstance(value, type | Layout | Findings):
         return replace(value, **{each.name: take_people(getattr(value, each.name), mask) for each in fields(value)})
     return value
 
