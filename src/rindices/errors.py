@@ -270,13 +270,14 @@ def describe_os_error(error: OSError) -> str:
 
 
 @contextmanager
-def explain_write_errors(what: str, error_type: type[RindicesError] = RindicesError) -> Iterator[None]:
-    """Turn an error of the system into one line that says what could not be written."""
+def explain_write_errors(
+    what: str, error_type: type[RindicesError] = RindicesError, cure: str = "give another folder with --out"
+) -> Iterator[None]:
+    """Turn an error of the system into one line that says what could not be written, and what to do."""
     try:
         yield
     except OSError as error:
-        reason = describe_os_error(error)
-        raise error_type(f"cannot write {what} ({reason}): give another folder with --out.") from error
+        raise error_type(f"cannot write {what} ({describe_os_error(error)}): {cure}.") from error
 
 
 @contextmanager

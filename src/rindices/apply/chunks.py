@@ -33,7 +33,7 @@ from rindices.errors import (
     RindicesError,
     Severity,
     TableError,
-    describe_os_error,
+    explain_write_errors,
     format_count,
     join_names,
 )
@@ -168,7 +168,7 @@ def apply_stream(
     to_file = out.suffix in (".csv", ".tsv", ".parquet")
     folder = out.with_name(f".{out.name}.parts") if to_file else out
     job = StreamJob(model, request, folder, out.suffix if to_file else ".parquet", size or ChunkSize(), schema_rows)
-    try:
+    with explain_write_errors(str(out), ModelError, "give another place with --out"):
         job = replace(job, folder=folder / job.digest()) if to_file else job
         with _lock_parts(job, is_temporary=to_file):
             start = time.perf_counter()
@@ -179,8 +179,6 @@ def apply_stream(
             counted = reduce(UnusualCount.merged_with, [part.counted for part in parts])
             if to_file:
                 join_parts([*map(job.part_path, chunks)], out, parts[0].columns, counted.people, unit)
-    except OSError as error:
-        raise ModelError(f"cannot write {out} ({describe_os_error(error)}): give another place with --out.") from error
     problems = merge_problems([problem for part in parts for problem in part.problems])
     return StreamResult(counted, people, [*make_table_warning(counted, unit), *problems], len(parts), n_resumed, rate)
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,6 @@ from rindices.wording import FEATURE_UNIT, get_wording
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
     from rindices.model.records import ModelCard
-    from rindices.preprocess.residualise import CovariateRecord
 
 app = typer.Typer(no_args_is_help=True, help="What a model needs and holds.")
 
@@ -207,7 +206,7 @@ def _describe_recipe(card: "ModelCard") -> str:
     return f"{recipe and recipe.name}, seed {card.seed}"
 
 
-def _describe_covariate(coding: "CovariateRecord") -> str:
+def _describe_covariate(coding: dict[str, Any]) -> str:
     if coding["kind"] == "numeric":
         return f"{coding['name']} ({coding['low']:g} to {coding['high']:g})"
     return f"{coding['name']} ({join_names(coding['levels'])})"

@@ -9,7 +9,7 @@ Shape letters: N people, R regions, P columns of the design, K sites.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, TypedDict
+from typing import Any, Self
 
 import numpy as np
 
@@ -34,14 +34,6 @@ MIN_SITE_CONTROLS = 10
 _ARRAY_NAMES = ("mean", "centre", "coefficients", "sd", "shift", "scale")
 _TOLERANCE = 1e-4  # relative change at which the published algorithm stops
 _MAX_ITERATIONS = 1_000
-
-
-class HarmoniserRecord(TypedDict):
-    """The part of a harmoniser that is written as JSON."""
-
-    mode: str
-    sites: list[str]
-    counts: list[int]
 
 
 @dataclass(frozen=True)
@@ -212,7 +204,7 @@ class Harmoniser:
         """Return the estimated arrays by name."""
         return {f"harmonise.{name}": getattr(self, name) for name in _ARRAY_NAMES}
 
-    def to_dict(self) -> HarmoniserRecord:
+    def to_dict(self) -> dict[str, Any]:
         """Return everything else as plain values for JSON."""
         return {"mode": self.mode, "sites": list(self.sites), "counts": list(self.counts)}
 
@@ -224,7 +216,7 @@ class Harmoniser:
         return {f"harmonise.{name}": shape for name, shape in zip(_ARRAY_NAMES, shapes, strict=True)}
 
     @classmethod
-    def from_parts(cls, record: HarmoniserRecord, arrays: Mapping[str, FloatArray]) -> Self:
+    def from_parts(cls, record: Mapping[str, Any], arrays: Mapping[str, FloatArray]) -> Self:
         """Build from the results of `to_dict` and `to_arrays`."""
         estimates = {name: arrays[f"harmonise.{name}"] for name in _ARRAY_NAMES}
         counts = tuple(int(count) for count in record["counts"])

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from typing import Literal, NotRequired, Self, TypedDict
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -30,17 +30,6 @@ _HEAD_SIZE = re.compile(
     re.I,
 )
 """Names of covariates that measure the size of the head."""
-
-
-class CovariateRecord(TypedDict):
-    """A covariate as written to JSON: the range of a numeric one, the levels of a categorical one."""
-
-    name: str
-    kind: Literal["numeric", "categorical"]
-    low: NotRequired[float]
-    high: NotRequired[float]
-    levels: NotRequired[list[str]]
-    log: NotRequired[bool]
 
 
 @dataclass(frozen=True)
@@ -97,7 +86,7 @@ class NumericCovariate:
     def _format_range(self) -> str:
         return f"{format_quantity(self.low)} to {format_quantity(self.high)}"
 
-    def to_dict(self) -> CovariateRecord:
+    def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {"name": self.name, "kind": "numeric", "low": self.low, "high": self.high, "log": self.log}
 
@@ -131,7 +120,7 @@ class CategoricalCovariate:
             offenders = [ids[int(row)] for row in rows]
             findings.error(ProblemCode.UNKNOWN_CATEGORY, what, cure, subject=self.name, offenders=offenders)
 
-    def to_dict(self) -> CovariateRecord:
+    def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {"name": self.name, "kind": "categorical", "levels": list(self.levels)}
 
@@ -216,14 +205,14 @@ class Residualiser:
         arrays = {"residualise.centre": self.centre, "residualise.coefficients": self.coefficients}
         return arrays if self.covariance is None else arrays | {"residualise.covariance": self.covariance}
 
-    def to_dict(self) -> list[CovariateRecord]:
+    def to_dict(self) -> list[dict[str, Any]]:
         """Return the coding of each covariate as plain values for JSON."""
         return [coding.to_dict() for coding in self.codings]
 
     @classmethod
-    def from_parts(cls, codings: Sequence[CovariateRecord], arrays: Mapping[str, FloatArray]) -> Self:
+    def from_parts(cls, codings: Sequence[Mapping[str, Any]], arrays: Mapping[str, FloatArray]) -> Self:
         """Build from the results of `to_dict` and `to_arrays`."""
-        rebuilt = tuple(build_coding(record) for record in codings)
+        rebuilt = tuple(map(build_coding, codings))
         covariance = arrays.get("residualise.covariance")
         return cls(rebuilt, arrays["residualise.centre"], arrays["residualise.coefficients"], covariance=covariance)
 
@@ -309,7 +298,7 @@ def _factorise_as_text(values: pd.Series) -> tuple[IntArray, list[str]]:
     return codes, [f"{float(value):g}" if is_numeric else str(value) for value in distinct]
 
 
-def build_coding(record: CovariateRecord) -> CovariateCoding:
+def build_coding(record: Mapping[str, Any]) -> CovariateCoding:
     """Return the coding of a record of `to_dict`."""
     if record["kind"] == "numeric":
         return NumericCovariate(record["name"], float(record["low"]), float(record["high"]), bool(record["log"]))

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from rindices._version import __version__
 from rindices.atomic import write_atomically
-from rindices.errors import StudyError, describe_os_error, format_count
+from rindices.errors import StudyError, explain_write_errors, format_count
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import CITATION
 from rindices.model.intervals import NOMINAL_COVERAGE
@@ -57,10 +57,8 @@ def write_report(folder: str | PathLike[str], with_ids: bool = False) -> Path:
         page = render_report(
             results, read_person_details(path.parent, study_results.read_index_file(path.parent)) if with_ids else None
         )
-    try:
+    with explain_write_errors(str(path), StudyError, "make room or free the folder"):
         write_atomically(path, page.encode())
-    except OSError as error:
-        raise StudyError(f"cannot write {path} ({describe_os_error(error)}): make room or free the folder.") from error
     return path
 
 

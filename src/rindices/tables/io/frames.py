@@ -134,10 +134,6 @@ class MemoryTable:
     name: str
 
 
-class _RowCountError(ValueError):
-    """Rows that are not the lines of the text."""
-
-
 def fill_column_names(header: Sequence[str]) -> list[str]:
     """Return the names of columns, with ``column 1``, ``column 2``, ... for empty ones."""
     return [name or f"column {number}" for number, name in enumerate(header, start=1)]
@@ -272,7 +268,7 @@ def _parse_block(block: lines.LineBlock, options: dict[str, Any]) -> pd.DataFram
         frame = pd.DataFrame(columns=options["names"])
     numbers = block.rows[: options["nrows"]]
     if len(frame) != len(numbers):
-        raise _RowCountError(f"{len(numbers):,} lines are {len(frame):,} rows")
+        raise ValueError(f"{len(numbers):,} lines are {len(frame):,} rows")
     frame.index = pd.Index(numbers, name=LINE, dtype=np.intp)
     frame = _read_decimal_commas(frame, options["dtype"]) if options["decimal"] == "," else frame
     return restore_texts(frame) if b"'" in text else frame
