@@ -51,14 +51,10 @@ def power(
     healthy = _read_healthy_cohort(controls, participants, group, label, None, data.get("measure"))
     losses = console.parse_numbers(rates, "--rates", "{words} is not a share: write 0.2")
     effects = console.parse_numbers(effect_d, "--effect-d", "{words} is not an effect: write 0.5")
-    sizes, covariates = (
-        _parse_group_sizes(console.split_option(people)) or experiment.GROUP_SIZES,
-        tuple(data.get("covariates", ())),
-    )
+    sizes = _parse_group_sizes(console.split_option(people)) or experiment.GROUP_SIZES
+    covariates, number = tuple(data.get("covariates", ())), cohorts or experiment.N_COHORTS
     effects = effects or (() if losses else experiment.EFFECTS_D)
-    config = experiment.PowerConfig(
-        sizes, losses, patterns, cohorts or experiment.N_COHORTS, covariates, healthy, effects
-    )
+    config = experiment.PowerConfig(sizes, losses, patterns, number, covariates, healthy, effects)
     if out is not None:
         console.make_folder(out)
     with Progress("power") as progress:

@@ -110,9 +110,8 @@ def run_power(
     """Simulate all sizes and effects; ``progress`` is called with the number of jobs done, of all, and the last one."""
     effects = [(None, d) for d in config.effects] + [(rate, None) for rate in config.rates]
     sizes = [(n, m, *effect) for effect in effects for n, m in config.people]
-    jobs = [
-        PowerJob(config, n, m, rate, FIRST_SEED + seed, d) for n, m, rate, d in sizes for seed in range(config.cohorts)
-    ]
+    seeds = range(FIRST_SEED, FIRST_SEED + config.cohorts)
+    jobs = [PowerJob(config, n, m, rate, seed, d) for n, m, rate, d in sizes for seed in seeds]
     results = []
     with parallel_config(backend="loky", inner_max_num_threads=1):
         for result in Parallel(n_jobs=workers, return_as="generator")(delayed(measure_power_job)(job) for job in jobs):

@@ -193,12 +193,10 @@ class Residualiser:
         effect = (self.coefficients.T @ (design - self.centre).T).T  # column-major, the layout of volumes
         return np.subtract(volumes, effect, out=effect)
 
-    def review(
-        self, covariates: pd.DataFrame, ids: Sequence[str], findings: Findings, is_complete: bool = True
-    ) -> None:
-        """Report people whom the linear model cannot adjust well; a chunk of a table is not ``is_complete``."""
+    def review(self, covariates: pd.DataFrame, ids: Sequence[str], findings: Findings, whole: bool = True) -> None:
+        """Report people whom the linear model cannot adjust well; a chunk of a table is not ``whole``."""
         for coding in self.codings:
-            coding.review(covariates[coding.name], ids, findings.at("covariates"), is_complete)
+            coding.review(covariates[coding.name], ids, findings.at("covariates"), whole)
 
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return the estimated arrays by name."""

@@ -332,9 +332,7 @@ def build_pattern_sections(results: StudyResults, match: AtlasMatch, limit: floa
             n_certain=None if rows["low"].isna().any() else int(((rows["low"] > 0) | (rows["high"] < 0)).sum()),
             n_regions=len(effects),
             images=render_views(match, effects, limit),
-            undrawn=[
-                Context(region=labels[region], cell=make_colour_cell(effects[region], limit)) for region in undrawn
-            ],
+            undrawn=[Context(region=labels[each], cell=make_colour_cell(effects[each], limit)) for each in undrawn],
             top=bars,
             curves=[
                 Context(region=labels[region], cells=[make_colour_cell(step[region], limit) for step in steps.values()])
@@ -371,11 +369,9 @@ def build_trajectory_section(results: StudyResults, match: AtlasMatch, limit: fl
     if is_curved:
         courses, order = pattern_tables.make_course_table(model), pattern_tables.make_region_order(model)
         progress = pattern_tables.compute_progress(model, _PROGRESS_LEVELS)
-        for position, name in enumerate(results.names):
+        for k, name in enumerate(results.names):
             of_pattern = courses[courses["pattern"] == name].reset_index(drop=True)
-            course = _build_course(
-                name, of_pattern, order[order["pattern"] == name], progress[:, position], match, limit
-            )
+            course = _build_course(name, of_pattern, order[order["pattern"] == name], progress[:, k], match, limit)
             patterns.append(Context(name=name, location=locate_pattern(results, name), **course))
     return Context(
         is_curved=is_curved,

@@ -178,8 +178,8 @@ class OpenedTable:
             return
         findings = errors.Findings(where=chunk.path.name)
         try:
-            as_text, content = self.request.roles.text_columns(), _read_bytes(chunk)
-            frame = frames.read_lines(content, chunk.path, chunk.start, self.dialect, as_text, findings)[self.columns]
+            block = lines.split_lines(_read_bytes(chunk), chunk.path, chunk.start, self.dialect, findings)
+            frame = frames.read_block(block, self.dialect, self.request.roles.text_columns(), findings)[self.columns]
         except errors.TableError as error:
             yield ValidationResult(error.problems)
             return

@@ -243,9 +243,7 @@ def keep_first_scans(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Prob
         return cohort, []
     rows = find_first_scans(cohort.people)
     counts = Counter(str(session) for session in cohort.people[SESSION].iloc[rows])
-    used = join_names(
-        f"{session} ({format_count(number, 'person', 'people')})" for session, number in counts.most_common()
-    )
+    used = join_names(f"{session} ({format_count(n, 'person', 'people')})" for session, n in counts.most_common())
     what = (
         f"{format_count(len(rows), 'person has', 'people have')} {len(cohort):,} scans; fit uses the first session of "
         f"each person: {used}; {format_count(len(cohort) - len(rows), 'row is', 'rows are')} left out"

@@ -109,7 +109,7 @@ def join_participants(
         return JoinedParticipants(table.ids, columns, np.zeros(len(columns), dtype=bool), findings.at(table.where))
     is_first = participants is None
     participants = participants or ParticipantTable(read_participants(path, roles, table.ids, findings))
-    rows = _match_participant_rows(table, participants, findings, is_first)
+    rows = _match_participants(table, participants, findings, is_first)
     unused = len(participants.table.ids) - len(set(rows[rows >= 0]))
     where = participants.table.where
     findings = findings.at(where)
@@ -135,9 +135,7 @@ def _warn_contradictions(table: Table, columns: pd.DataFrame, joined: pd.DataFra
             findings.warn(ProblemCode.CONTRADICTORY_COLUMNS, what, cure, subject=name, offenders=offenders)
 
 
-def _match_participant_rows(
-    table: Table, participants: ParticipantTable, findings: Findings, is_first: bool
-) -> IntArray:
+def _match_participants(table: Table, participants: ParticipantTable, findings: Findings, is_first: bool) -> IntArray:
     """Return for each row of the table (N,) the row of its participant, -1 without one."""
     people = participants.table
     findings, matches = findings.at(people.where), participants.id_matcher.match(table.ids)

@@ -80,9 +80,8 @@ class Table:
         ids = self.ids if ids is None else list(ids)
         if not with_session or self.sessions is None:
             return ids
-        return [
-            f"{name} {id_rules.normalise_session(session)}" for name, session in zip(ids, self.sessions, strict=True)
-        ]
+        sessions = map(id_rules.normalise_session, self.sessions)
+        return [f"{name} {session}" for name, session in zip(ids, sessions, strict=True)]
 
 
 def take_people(value: Any, mask: BoolArray) -> Any:
@@ -116,7 +115,7 @@ def read_participants(path: Path | MemoryTable, roles: ColumnRoles, ids: Sequenc
     frame, header = drop_counter_column(*read_frame(path, roles.text_columns(), findings), findings)
     column = _choose_participants_id(frame, roles, ids, findings)
     frame = _drop_unmatched_duplicates(frame, column, ids, findings)
-    return _build_table(frame, header, replace(roles, id=column), Layout("people", {}), findings)
+    return _build_table(frame, header, replace(roles, id=column), Layout("people", {}), findings, None)
 
 
 def _read_region_table(path: Path | MemoryTable, roles: ColumnRoles, findings: Findings) -> Table:
@@ -137,7 +136,7 @@ def build_region_table(frame: pd.DataFrame, header: list[str], roles: ColumnRole
     columns = {name for name in frame.columns if name.lower() in named or name == session} - {id_column}
     layout = formats.detect_layout(header, frame, {id_column, *columns})
     layout = replace(layout, participant_columns=(*layout.participant_columns, *sorted(columns)))
-    return _build_table(frame, header, replace(roles, id=id_column), layout, findings)
+    return _build_table(frame, header, replace(roles, id=id_column), layout, findings, None)
 
 
 def build_chunk_table(first: Table, frame: pd.DataFrame, findings: Findings) -> Table:
@@ -147,12 +146,7 @@ def build_chunk_table(first: Table, frame: pd.DataFrame, findings: Findings) -> 
 
 
 def _build_table(
-    frame: pd.DataFrame,
-    header: list[str],
-    roles: ColumnRoles,
-    layout: Layout,
-    findings: Findings,
-    first: Table | None = None,
+    frame: pd.DataFrame, header: list[str], roles: ColumnRoles, layout: Layout, findings: Findings, first: Table | None
 ) -> Table:
     id_column = _find_id_column(frame, header, roles, findings)
     # Chunks are checked to the end, so that all problems of a table are reported at once.

@@ -122,7 +122,7 @@ _MISSING_VALUES_TEXT = "NA N/A n/a na NaN nan -nan NULL null <NA> #N/A #NA #NULL
 _MISSING_VALUES = ["", " ", *_MISSING_VALUES_TEXT.split()]
 LINE = "line"
 """Name of an index that counts the lines of a text from 0."""
-_DECIMAL_COMMA_REGEX = re.compile(r"^\s*([+-]?\d+),(\d+)\s*$")
+_COMMA_REGEX = re.compile(r"^\s*([+-]?\d+),(\d+)\s*$")
 _PARSER_ERRORS = (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError)
 
 
@@ -167,7 +167,8 @@ def read_frame(
             header = list(dialect.header)
             _check_header(header, findings)
             content = path.read_bytes() if rows is None else _read_first_lines(path, dialect, rows)
-        frame = read_lines(content, path, 0, dialect, as_text, findings, rows)
+        block = lines.split_lines(content, path, 0, dialect, findings)
+        frame = read_block(block, dialect, as_text, findings, rows)
     if rows is None or frame.empty:
         findings.raise_errors()
     if frame.empty:
@@ -224,25 +225,18 @@ def _check_header(header: list[str], findings: Findings) -> None:
         findings.fatal(ProblemCode.DUPLICATE_COLUMNS, what, cure, offenders=duplicates, offender_kind=kind)
 
 
-def read_lines(
-    content: bytes,
-    path: Path,
-    start: int,
-    dialect: lines.Dialect,
-    as_text: Collection[str],
-    findings: Findings,
-    rows: int | None = None,
+def read_block(
+    block: lines.LineBlock, dialect: lines.Dialect, as_text: Iterable[str], findings: Findings, rows: int | None = None
 ) -> pd.DataFrame:
     """Read lines of a text table in which each row is one line.
 
     A stray quotation mark joins lines to one row, and their people would be lost. Therefore the rows are compared with
     the lines. Lines that cannot be rows are errors, and the others are read nevertheless, to be checked as well.
 
-    content: the lines; path: the file that they come from; start: offset of the lines in the file; 0 for lines that
-    include the header; as_text: columns that must stay text; findings: takes the problems; rows: read at most this
-    many. Returns its index, ``line``, counts the lines of the content from 0.
+    block: all lines; as_text: columns that must stay text; findings: takes the problems; rows: read at most this many.
+    Returns its index, ``line``, counts the lines of the block from 0.
     """
-    block = lines.refuse_lines(lines.split_lines(content, path, start, dialect, findings), dialect, findings)
+    block = lines.refuse_lines(block, dialect, findings)
     options = _build_read_options(dialect, as_text) | {"nrows": rows}
     try:
         return _parse_block(block, options)
@@ -282,9 +276,7 @@ def _read_decimal_commas(frame: pd.DataFrame, as_text: Collection[str]) -> pd.Da
     columns = [
         name for name, dtype in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(dtype) and name not in as_text
     ]
-    points = {
-        name: frame[name].astype("object").replace(_DECIMAL_COMMA_REGEX, r"\1.\2", regex=True) for name in columns
-    }
+    points = {name: frame[name].astype("object").replace(_COMMA_REGEX, r"\1.\2", regex=True) for name in columns}
     return frame.assign(**points)
 
 
@@ -300,7 +292,7 @@ def _read_first_lines(path: Path, dialect: lines.Dialect, rows: int) -> bytes:
     return b"".join(content)
 
 
-def _build_read_options(dialect: lines.Dialect, as_text: Collection[str]) -> dict[str, Any]:
+def _build_read_options(dialect: lines.Dialect, as_text: Iterable[str]) -> dict[str, Any]:
     """Return the options with which pandas reads a text table."""
     names = fill_column_names(dialect.header)
     text_names = {normalise_column_name(name) for name in as_text}
