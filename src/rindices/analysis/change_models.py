@@ -90,9 +90,7 @@ class _StudyVisits:
         """Return the visits of some people (N,) for one R-index."""
         rows = members[self.person]
         position = np.cumsum(members) - 1
-        return IndexVisits(
-            self.values[rows, index], self.time[rows], position[self.person[rows]], int(np.count_nonzero(members))
-        )
+        return IndexVisits(self.values[rows, index], self.time[rows], position[self.person[rows]], int(members.sum()))
 
 
 def model_change(

@@ -80,9 +80,8 @@ def classify_patients(
     cohort = _align_cohort(indices.iloc[order], regions) if isinstance(regions, Cohort) else None
     smaller = int(min(y.sum(), len(y) - y.sum()))
     if smaller < 2 * _N_INNER_FOLDS:
-        raise AnalysisError(
-            f"{smaller} people in the smaller group are too few to classify: at least {2 * _N_INNER_FOLDS} are needed."
-        )
+        what, least = f"{smaller} people in the smaller group are too few to classify", 2 * _N_INNER_FOLDS
+        raise AnalysisError(f"{what}: at least {least} are needed.")
     if repeats < 1 or not 0 < test_size < 1:
         raise AnalysisError("give at least one repeat, and a share of held-out people between 0 and 1.")
     splits = list(StratifiedShuffleSplit(repeats, test_size=test_size, random_state=seed).split(y, y))

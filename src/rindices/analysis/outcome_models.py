@@ -278,10 +278,9 @@ def compare_predictors(
     it.
     """
     if min(outcome.event.sum(), (~outcome.event).sum() if outcome.time is None else len(outcome.event)) < 2 * N_FOLDS:
-        raise AnalysisError(
-            f"{int(outcome.event.sum())} of {len(outcome.event)} people have the event: held-out concordance needs at "
-            f"least {2 * N_FOLDS} (of a yes or no outcome also without it)."
-        )
+        what = f"{int(outcome.event.sum())} of {len(outcome.event)} people have the event"
+        needed = f"at least {2 * N_FOLDS} (of a yes or no outcome also without it)"
+        raise AnalysisError(f"{what}: held-out concordance needs {needed}.")
     values = [predictors.design for predictors in sets.values()]
     times = [] if outcome.time is None else [outcome.time]
     order = order_by_values(np.column_stack([outcome.event, *times, covariates, *values]), seed, 0)

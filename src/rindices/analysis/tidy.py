@@ -67,9 +67,8 @@ def join_by_id(indices: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     for table, label in ((indices, "the R-indices"), (other, "the other table")):
         duplicates = table.loc[table.duplicated(keys), ID]
         if len(duplicates):
-            raise AnalysisError(
-                f"people appear more than once in {label}: {join_names(duplicates)}. Keep one row per person."
-            )
+            names = join_names(duplicates)
+            raise AnalysisError(f"people appear more than once in {label}: {names}. Keep one row per person.")
     if not indices[ID].isin(other[ID]).any():
         raise _make_no_overlap_error(indices, other, "the other table")
     return indices[keys].merge(other, on=keys, how="left", validate="one_to_one")

@@ -70,9 +70,8 @@ def apply(
     if plink is not None and not plink.absolute().parent.is_dir():
         raise typer.BadParameter("give a prefix in a folder that is there", param_hint="--plink")
     in_chunks = not learn_sites and plink is None and len(tables) == 1 and list_table_files(tables[0]) is not None
-    _check_output_path(
-        out, [model, *tables, *([Path(data["participants"])] if "participants" in data else [])], in_chunks
-    )
+    inputs = [model, *tables, *([Path(data["participants"])] if "participants" in data else [])]
+    _check_output_path(out, inputs, in_chunks)
     fitted = load(model)
     data |= {"covariates": fitted.covariates or (NO_COLUMN,), "exclude": split_option(exclude)}
     if fitted.preprocessing.harmoniser is None:

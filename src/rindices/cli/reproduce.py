@@ -58,6 +58,5 @@ def reproduce(
         raise typer.Exit(3) from None
     concordance = halves.table["concordance"].mean()
     summary = f"halves order people they have not both seen alike: {concordance:.3f} of pairs (0.5 is chance)"
-    write_results(
-        halves.table, out / "halves.tsv", COLUMN_DESCRIPTIONS, {"splits": splits, "seed": first}, as_json, summary
-    )
+    settings = {"splits": splits, "seed": first}
+    write_results(halves.table, out / "halves.tsv", COLUMN_DESCRIPTIONS, settings, as_json, summary)

@@ -351,9 +351,8 @@ def _select_columns(frame: pd.DataFrame, path: Path, letter: str, keys: list[str
     """Return the columns r1, r2, ... or s1, s2, ... by participant, or by participant and session."""
     columns = [name for name in frame.columns if re.fullmatch(rf"{letter}\d+", name)]
     if ID not in frame or not columns:
-        raise TableError(
-            f"{path.name} needs the columns {ID} and {letter}1, {letter}2, ...; it has {join_names(frame.columns)}."
-        )
+        needed = f"the columns {ID} and {letter}1, {letter}2, ..."
+        raise TableError(f"{path.name} needs {needed}; it has {join_names(frame.columns)}.")
     duplicates = frame.loc[frame.duplicated(keys), ID]
     if len(duplicates):
         raise TableError(f"people appear more than once in {path.name}: {join_names(duplicates)}.")

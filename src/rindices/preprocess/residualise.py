@@ -48,10 +48,9 @@ class NumericCovariate:
     def encode(self, values: pd.Series) -> FloatArray:
         """Return the design column: (N,) -> (N, 1)."""
         if not pd.api.types.is_numeric_dtype(values):
-            raise PreprocessingError(
-                f"{self.name} was a number in training ({self._format_range()}), here it is text: "
-                f"{join_names(sorted({str(value) for value in values}))}. Code it as in training."
-            )
+            what = f"{self.name} was a number in training ({self._format_range()}), here it is text"
+            texts = join_names(sorted({str(value) for value in values}))
+            raise PreprocessingError(f"{what}: {texts}. Code it as in training.")
         numbers = np.asarray(values, dtype=float)[:, None]
         if not self.log:
             return numbers
@@ -69,10 +68,8 @@ class NumericCovariate:
         median = float(np.nanmedian(numbers)) if np.isfinite(numbers).any() else self.low
         if not self.low - span <= median <= self.high + span:
             here = f"the median {self.name} is {format_quantity(median)} here"
-            what, cure = (
-                f"{here}; it was {self._format_range()} in training",
-                "It looks like another unit or coding: convert it",
-            )
+            what = f"{here}; it was {self._format_range()} in training"
+            cure = "It looks like another unit or coding: convert it"
             findings.error(ProblemCode.UNIT_MISMATCH, what, cure, subject=self.name)
             return
         outside = np.flatnonzero((numbers < self.low) | (numbers > self.high))
@@ -112,10 +109,8 @@ class CategoricalCovariate:
         unseen = sorted(set(categories) - set(self.levels))
         if unseen:
             rows = np.flatnonzero(np.isin(codes, [code for code, text in enumerate(categories) if text in unseen]))
-            what, known = (
-                f"{self.name} has {join_names(unseen)}, which no control has",
-                f"Known are {join_names(self.levels)}",
-            )
+            what = f"{self.name} has {join_names(unseen)}, which no control has"
+            known = f"Known are {join_names(self.levels)}"
             cure = f"{known}: recode it, leave these people out, or do not adjust for {self.name}"
             offenders = [ids[int(row)] for row in rows]
             findings.error(ProblemCode.UNKNOWN_CATEGORY, what, cure, subject=self.name, offenders=offenders)

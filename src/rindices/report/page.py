@@ -54,9 +54,8 @@ def write_report(folder: str | PathLike[str], with_ids: bool = False) -> Path:
         page = render_null_report(null_results)
     else:
         results = study_results.read_study_results(path.parent)
-        page = render_report(
-            results, read_person_details(path.parent, study_results.read_index_file(path.parent)) if with_ids else None
-        )
+        details = read_person_details(path.parent, study_results.read_index_file(path.parent)) if with_ids else None
+        page = render_report(results, details)
     with explain_write_errors(str(path), StudyError, "make room or free the folder"):
         write_atomically(path, page.encode())
     return path

@@ -42,9 +42,8 @@ def export_onnx(model: FittedModel, path: Path) -> dict[str, list[str]]:
     """
     graph = _GraphBuilder()
     volumes, design = _add_volumes(graph, model), _add_design(graph, model.preprocessing.residualiser.codings)
-    values, *prepared = (
-        _add_pipeline(graph, each, volumes, design) for each in (model.preprocessing, *model.pipelines)
-    )
+    pipelines = (model.preprocessing, *model.pipelines)
+    values, *prepared = (_add_pipeline(graph, each, volumes, design) for each in pipelines)
     members = _add_members(graph, model, prepared or [values] * len(model.heads))
     indices = graph.op("ReduceMean", members, graph.ints([1]), keepdims=0)
     outputs = {"r_indices": indices}

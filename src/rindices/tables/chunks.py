@@ -73,9 +73,8 @@ def list_table_files(path: Path) -> list[Path] | None:
 
 def split_into_chunks(path: Path, size: ChunkSize) -> Iterator[TableChunk]:
     """Yield the chunks of a file in order, without parsing it."""
-    bounds = (
-        _split_row_groups(path, size.parquet_rows) if frames.is_parquet(path) else _split_lines(path, size.text_bytes)
-    )
+    is_parquet = frames.is_parquet(path)
+    bounds = _split_row_groups(path, size.parquet_rows) if is_parquet else _split_lines(path, size.text_bytes)
     for number, (start, stop) in enumerate(bounds):
         yield TableChunk(path, number, start, stop)
 
@@ -142,9 +141,8 @@ class OpenedTable:
     def select_regions(self, regions: Collection[str]) -> "OpenedTable":
         """Return a copy for reading only these regions and what else the request needs."""
         layout = self.table.layout
-        columns = sorted(
-            exclude_regions(layout.regions, self.request.exclude).items(), key=lambda item: region_sort_key(item[1])
-        )
+        used = exclude_regions(layout.regions, self.request.exclude)
+        columns = sorted(used.items(), key=lambda item: region_sort_key(item[1]))
         requested = {name.lower() for name in self.request.roles.named()}
         others = [
             name for name in layout.participant_columns if name.lower() in requested or find_column([name], ICV_NAMES)

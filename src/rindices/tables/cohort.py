@@ -323,9 +323,8 @@ def check_visits(table: Table, people: pd.DataFrame, findings: Findings) -> None
     if age is not None:
         ages = pd.to_numeric(people[age].iloc[order], errors="coerce").reset_index(drop=True)
         by_person = ages.groupby(names)
-        is_wrong = (by_person.diff().groupby(names).min() < -_AGE_TOLERANCE) | (
-            by_person.max() - by_person.min() > _MAX_YEARS_BETWEEN_VISITS
-        )
+        falls = by_person.diff().groupby(names).min() < -_AGE_TOLERANCE
+        is_wrong = falls | (by_person.max() - by_person.min() > _MAX_YEARS_BETWEEN_VISITS)
         wrong = [str(name) for name in is_wrong.index[is_wrong]]
         if wrong:
             what = f"ages of {format_count(len(wrong), 'id')} fall from session to session"

@@ -417,9 +417,8 @@ def check_shared_sites(
         if column is None:
             return
         sites = to_text(people.frame[column])
-    controls, patients = (
-        sorted(sites[labels.rows(name)].dropna().unique()) for name in (groups.CONTROL, groups.PATIENT)
-    )
+    by_group = (sites[labels.rows(name)] for name in (groups.CONTROL, groups.PATIENT))
+    controls, patients = (sorted(each.dropna().unique()) for each in by_group)
     if not controls or not patients or set(controls) & set(patients):
         return
     details: ProblemDetails = {"offenders": [*controls, *patients], "offender_kind": OffenderKind.SITE}

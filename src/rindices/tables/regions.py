@@ -327,8 +327,6 @@ def report_imputed(covariates: pd.DataFrame, ids: Sequence[str], findings: Findi
     for name in covariates:
         offenders = [ids[int(row)] for row in covariates.index[covariates[name].isna()]]
         if offenders:
-            what, ending = (
-                f"{format_count(len(offenders), 'person has', 'people have')} no {name}",
-                "; it is imputed from controls",
-            )
+            what = f"{format_count(len(offenders), 'person has', 'people have')} no {name}"
+            ending = "; it is imputed from controls"
             findings.warn(ProblemCode.MISSING_VALUES, what, subject=str(name), offenders=offenders, ending=ending)

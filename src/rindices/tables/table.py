@@ -357,9 +357,8 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
     columns = [column for column in columns if column not in left.frame]
     added = right.frame[columns].reset_index(drop=True).reindex(rows).reset_index(drop=True)
     frame = pd.concat([left.frame.reset_index(drop=True), added], axis=1)
-    return replace(
-        left, frame=frame, layout=_merge_layouts(left.layout, right.layout), where=f"{left.where} + {right.where}"
-    )
+    layout = _merge_layouts(left.layout, right.layout)
+    return replace(left, frame=frame, layout=layout, where=f"{left.where} + {right.where}")
 
 
 def report_inexact_matches(matches: id_rules.IdMatches, left: str, right: str, findings: Findings) -> None:

@@ -206,11 +206,9 @@ def _read_unfiltered_cohort(
             what = f"there is no column '{name}' for --{option}"
             of_table.misspelt(ProblemCode.UNKNOWN_COLUMN, what, name, columns)
     numbers = regions.read_region_values(table, request.exclude, of_table)
-    icv, roles, is_features = (
-        regions.select_icv(table, people),
-        request.roles,
-        holds_features(table.layout, request.measure),
-    )
+    icv = regions.select_icv(table, people)
+    roles = request.roles
+    is_features = holds_features(table.layout, request.measure)
     if None in (roles.site, roles.covariates):
         has_icv = icv is not None and request.measure != "thickness" and not is_features
         roles = participants.resolve_roles(people, roles, table.layout, has_icv, not request.model_regions)

@@ -273,9 +273,8 @@ def _read_decimal_commas(frame: pd.DataFrame, as_text: Collection[str]) -> pd.Da
 
     Otherwise all cells of such a column would be reported as text, and not the one that is.
     """
-    columns = [
-        name for name, dtype in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(dtype) and name not in as_text
-    ]
+    is_numeric = pd.api.types.is_numeric_dtype
+    columns = [name for name, dtype in frame.dtypes.items() if not is_numeric(dtype) and name not in as_text]
     points = {name: frame[name].astype("object").replace(_COMMA_REGEX, r"\1.\2", regex=True) for name in columns}
     return frame.assign(**points)
 

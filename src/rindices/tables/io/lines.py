@@ -84,9 +84,8 @@ def sniff_dialect(path: Path, findings: Findings) -> Dialect:
     header, *rows = (lines[number] for number in filled)
     separator = _detect_separator(header)
     decimal, names = _detect_decimal_mark(rows, separator), _split_cells(header, separator)
-    return Dialect(
-        encoding, separator, decimal, names, filled[0] + 1, any(f"{separator} " in line for line in (header, *rows))
-    )
+    blanks = any(f"{separator} " in line for line in (header, *rows))
+    return Dialect(encoding, separator, decimal, names, filled[0] + 1, blanks)
 
 
 def _detect_separator(header: str) -> str:
@@ -300,9 +299,8 @@ def refuse_lines(block: LineBlock, dialect: Dialect, findings: Findings) -> Line
     """
     for index in range(block.skip):
         if len(block.lines[index].translate(None, _CONTROL_BYTES)) < len(block.lines[index]):
-            findings.fatal(
-                ProblemCode.CONTROL_CHARACTERS, f"line {index + 1:,} holds a control character", _CONTROL_CURE
-            )
+            what = f"line {index + 1:,} holds a control character"
+            findings.fatal(ProblemCode.CONTROL_CHARACTERS, what, _CONTROL_CURE)
     text = block.join_rows()
     if len(text.translate(None, _CONTROL_BYTES)) < len(text):  # faster than the pattern
         words = ("line holds a control character", "lines hold a control character")

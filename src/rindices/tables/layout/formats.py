@@ -391,9 +391,8 @@ def _note_unused_columns(layout: Layout, findings: Findings) -> None:
     if not layout.aside:
         return
     columns = [column for names in layout.aside.values() for column in names]
-    listing = ", ".join(
-        f"{len(names):,} {NAMES['reasons'].get(why, f'of another kind ({why})')}" for why, names in layout.aside.items()
-    )
+    reasons = {why: NAMES["reasons"].get(why, f"of another kind ({why})") for why in layout.aside}
+    listing = ", ".join(f"{len(names):,} {reasons[why]}" for why, names in layout.aside.items())
     has_ventricles = bool(_find_included_columns(VENTRICLES, layout, {}))
     what = f"{format_count(len(columns), 'column is', 'columns are')} not used"
     cure = "To use the ventricles: --include ventricles" if has_ventricles else ""
