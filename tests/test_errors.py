@@ -1,6 +1,5 @@
 """Problems have a code and offenders; errors keep them on their way between processes."""
 
-import json
 import pickle
 
 import pytest
@@ -55,12 +54,6 @@ def test_json_has_the_promised_keys_and_the_full_text() -> None:
     assert list(values)[:4] == ["severity", "what", "where", "cure"]
     assert values["what"].startswith("6 people have no age: sub-012")
     assert (values["code"], values["offender_kind"]) == ("missing_values", "participant")
-
-
-def test_a_record_is_read_again() -> None:
-    assert Problem.from_record(json.loads(json.dumps(MISSING.as_record()))) == MISSING
-    early = {"severity": "warning", "what": "few people", "where": "", "cure": ""}
-    assert Problem.from_record(early) == Problem(Severity.WARNING, "few people")
 
 
 def test_errors_of_text_have_a_code() -> None:

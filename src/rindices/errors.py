@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, NoReturn, TypedDict, Unpack
@@ -51,6 +51,12 @@ ProblemCode = StrEnum(
     """,
 )
 """What kind of problem it is. Code decides by this, never by the text of a message."""
+
+
+def parse_codes(names: str) -> frozenset[ProblemCode]:
+    """Return the codes with these names, in lower case and separated by blanks."""
+    return frozenset(map(ProblemCode, names.split()))
+
 
 OffenderKind = StrEnum("OffenderKind", "PARTICIPANT COLUMN REGION LABEL ROW SITE")
 """What the names of a problem's offenders are names of."""
@@ -123,27 +129,6 @@ class Problem:
         kind = str(self.offender_kind) if self.offenders else ""
         offenders = {"offenders": list(self.offenders), "offender_kind": kind}
         return {**shown, "code": str(self.code), "summary": self.summary, **offenders}
-
-    def as_record(self) -> dict[str, Any]:
-        """Return all fields as plain values.
-
-        Returns
-        -------
-        dict
-            To be read with `from_record`.
-        """
-        return asdict(self)
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> "Problem":
-        """Build a problem from what `as_record` returned, also from a record with fewer fields."""
-        parsed = {
-            "severity": Severity(record["severity"]),
-            "code": ProblemCode(record.get("code", ProblemCode.ERROR)),
-            "offenders": tuple(record.get("offenders", ())),
-            "offender_kind": OffenderKind(record.get("offender_kind", OffenderKind.PARTICIPANT)),
-        }
-        return cls(**record | parsed)
 
 
 class ProblemDetails(TypedDict, total=False):
@@ -285,13 +270,14 @@ def describe_os_error(error: OSError) -> str:
 
 
 @contextmanager
-def explain_write_errors(what: str, error_type: type[RindicesError] = RindicesError) -> Iterator[None]:
-    """Turn an error of the system into one line that says what could not be written."""
+def explain_write_errors(
+    what: str, error_type: type[RindicesError] = RindicesError, cure: str = "give another folder with --out"
+) -> Iterator[None]:
+    """Turn an error of the system into one line that says what could not be written, and what to do."""
     try:
         yield
     except OSError as error:
-        reason = describe_os_error(error)
-        raise error_type(f"cannot write {what} ({reason}): give another folder with --out.") from error
+        raise error_type(f"cannot write {what} ({describe_os_error(error)}): {cure}.") from error
 
 
 @contextmanager

@@ -50,12 +50,11 @@ def test_text_says_what_a_model_lacks(tmp_path: Path) -> None:
 
 
 def test_an_imported_model_has_its_origin() -> None:
-    from rindices.cli.model import _describe_recipe, _describe_test
+    from rindices.cli.model import _describe_recipe
 
     card = ModelCard(recipe=RecipeRecord("published", {"package": "SurrealGAN 0.1.1", "epoch": 15000}))
     assert _describe_recipe(card) == "imported from SurrealGAN 0.1.1, epoch 15,000"
     assert _describe_recipe(ModelCard(recipe=RecipeRecord("published", {}))) == "imported from unknown, epoch unknown"
-    assert _describe_test(card) == ""
 
 
 def test_import_asks_for_a_name_or_regions(tmp_path: Path) -> None:

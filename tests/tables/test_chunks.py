@@ -21,8 +21,8 @@ from rindices.tables.chunks import (
     merge_problems,
     split_into_chunks,
 )
-from rindices.tables.io.frames import read_lines
-from rindices.tables.io.lines import Dialect
+from rindices.tables.io.frames import read_block
+from rindices.tables.io.lines import Dialect, split_lines
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validate import TableRequest, ValidationResult, validate_table
 from tests.cohorts import simulate_few_regions
@@ -164,7 +164,8 @@ def test_each_line_that_is_not_blank_is_a_row(rows: list[tuple[str, str, str, st
     dialect = Dialect(encoding, sep, ".", ("id", "a", "b"), 2, blanks=True)
     lines = ["".join([sep.join(["x" + first, second, third]), end]) for first, second, third, end in rows]
     content = "".join(["# comment\n", sep.join(dialect.header), "\n", *lines]).encode(encoding)
-    frame = read_lines(content, Path("t.csv"), 0, dialect, ["id"], Findings())
+    block = split_lines(content, Path("t.csv"), 0, dialect, Findings())
+    frame = read_block(block, dialect, ["id"], Findings())
     assert len(frame) == len(rows)
 
 
@@ -177,7 +178,7 @@ def test_a_line_with_an_open_quotation_mark_is_named(line: int, encoding: str, t
     path = tmp_path / "t.csv"
     path.write_text("\n".join(lines), encoding=encoding)
     findings = Findings()
-    read_lines(path.read_bytes(), path, 0, dialect, ["id"], findings)
+    read_block(split_lines(path.read_bytes(), path, 0, dialect, findings), dialect, ["id"], findings)
     (error,) = findings.errors()
     assert error.text == f"1 line opens a quotation mark that is not closed on the same line: line {line}"
     assert error.offenders == (str(line),)

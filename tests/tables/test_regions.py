@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rindices.errors import Findings
 from rindices.tables.layout.formats import Layout
 from rindices.tables.participants import GroupLabels, JoinedParticipants
 from rindices.tables.readers import make_request
@@ -152,7 +153,9 @@ def test_a_missing_covariate_is_an_error_or_a_note(tmp_path: Path, policy: str, 
 def test_a_mask_selects_people_from_every_part() -> None:
     ids = ["a", "b", "c"]
     frame = pd.DataFrame({"region": [1.0, 2.0, 3.0]})
-    people = JoinedParticipants(ids, pd.DataFrame({"age": [50, 60, 70]}), np.zeros(3, dtype=bool), "p.csv")
+    people = JoinedParticipants(
+        ids, pd.DataFrame({"age": [50, 60, 70]}), np.zeros(3, dtype=bool), Findings(where="p.csv")
+    )
     groups = GroupLabels(pd.Series(["control", "patient", "patient"]), np.zeros(3, dtype=bool))
     table = Table(ids, None, frame, Layout("table", {"region": "region"}), "t.csv")
     parts = UnfilteredCohort(table, people, frame, people.frame, groups, pd.Series(list("xyz")), pd.Series([7, 8, 9]))

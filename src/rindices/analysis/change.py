@@ -9,6 +9,7 @@ Shape letters: N people, V visits, M patterns.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.analysis.tidy import exclude_missing_codes
+from rindices.analysis.tidy import exclude_missing_codes, sum_by_group
 from rindices.errors import Findings, InputError, ProblemCode, did_you_mean, format_count, join_names
 from rindices.tables.cohort import ID, SESSION
 
@@ -118,12 +119,7 @@ class LinearTrends:
     @classmethod
     def fit(cls, time: FloatArray, values: FloatArray, person: IntArray, n_people: int) -> "LinearTrends":
         """Fit one line per person to values (V, M) at times (V,)."""
-
-        def sum_by_person(x: FloatArray) -> FloatArray:
-            total = np.zeros((n_people, *x.shape[1:]))
-            np.add.at(total, person, x)
-            return total
-
+        sum_by_person = partial(sum_by_group, group=person, n_groups=n_people)
         visits = sum_by_person(np.ones(len(time)))
         t = time - (sum_by_person(time) / visits)[person]
         y = values - (sum_by_person(values) / visits[:, None])[person]

@@ -90,9 +90,7 @@ class _StudyVisits:
         """Return the visits of some people (N,) for one R-index."""
         rows = members[self.person]
         position = np.cumsum(members) - 1
-        return IndexVisits(
-            self.values[rows, index], self.time[rows], position[self.person[rows]], int(np.count_nonzero(members))
-        )
+        return IndexVisits(self.values[rows, index], self.time[rows], position[self.person[rows]], int(members.sum()))
 
 
 def model_change(
@@ -255,11 +253,11 @@ def _build_trial_table(names: list[str], slopes: dict[str, list[GroupSlopes]], t
         row: dict[str, Any] = {"index": name, "group": label, "per_year": group.mean}
         row |= {"slope_sd": float(np.sqrt(group.slope_variance)), "noise": float(np.sqrt(group.noise_variance))}
         row |= asdict(trial)
-        row |= _size_with_interval("per_arm", group, group.mean, group.mean_error, trial)
+        row |= _size_trial("per_arm", group, group.mean, group.mean_error, trial)
         if CONTROL in slopes:
             control = slopes[CONTROL][k]
             error = float(np.hypot(group.mean_error, control.mean_error))
-            row |= _size_with_interval("excess_per_arm", group, group.mean - control.mean, error, trial)
+            row |= _size_trial("excess_per_arm", group, group.mean - control.mean, error, trial)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -291,9 +289,7 @@ def compute_trial_size(
     return float(np.ceil(2 * quantiles**2 * variance / (trial.slowing * slope) ** 2))
 
 
-def _size_with_interval(
-    name: str, group: GroupSlopes, slope: float, error: float, trial: TrialDesign
-) -> dict[str, float]:
+def _size_trial(name: str, group: GroupSlopes, slope: float, error: float, trial: TrialDesign) -> dict[str, float]:
     """Return the size of a trial and its 95 % interval, NaN where it is unknown or without limit."""
     half = _compute_quantile(group.freedom) * error
     changes = {name: abs(slope), f"{name}_low": abs(slope) + half, f"{name}_high": max(abs(slope) - half, 0.0)}

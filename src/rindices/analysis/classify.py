@@ -14,15 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from rindices._typing import FloatArray, IntArray
+from rindices.analysis import tidy
 from rindices.analysis.compare import find_controls
-from rindices.analysis.tidy import (
-    SMALL_GROUP_SIZE,
-    add_ids,
-    compute_corrected_interval,
-    find_index_columns,
-    join_values,
-    load_columns,
-)
 from rindices.errors import AnalysisError
 from rindices.learners.prepared_people import order_by_values
 from rindices.preprocess.pipeline import Preprocessing
@@ -35,8 +28,8 @@ PARAM_GRID: tuple[Mapping[str, Any], ...] = (
 REGIONS = "regions"
 _N_INNER_FOLDS = 5
 
-COLUMN_DESCRIPTIONS = load_columns("classification")
-SUMMARY_COLUMN_DESCRIPTIONS = load_columns("classification_summary")
+COLUMN_DESCRIPTIONS = tidy.load_columns("classification")
+SUMMARY_COLUMN_DESCRIPTIONS = tidy.load_columns("classification_summary")
 
 
 def classify_patients(
@@ -82,16 +75,13 @@ def classify_patients(
     """
     y = (~find_controls(indices)).astype(np.intp)
     features = _collect_features(indices, regions)
-    order = order_by_values(
-        np.column_stack([y, *features.values()]), seed, 0
-    )  # splits do not depend on the rows' order
+    order = order_by_values(np.column_stack([y, *features.values()]), seed, 0)  # whatever the order of the rows
     features, y = {name: X[order] for name, X in features.items()}, y[order]
     cohort = _align_cohort(indices.iloc[order], regions) if isinstance(regions, Cohort) else None
     smaller = int(min(y.sum(), len(y) - y.sum()))
     if smaller < 2 * _N_INNER_FOLDS:
-        raise AnalysisError(
-            f"{smaller} people in the smaller group are too few to classify: at least {2 * _N_INNER_FOLDS} are needed."
-        )
+        what, least = f"{smaller} people in the smaller group are too few to classify", 2 * _N_INNER_FOLDS
+        raise AnalysisError(f"{what}: at least {least} are needed.")
     if repeats < 1 or not 0 < test_size < 1:
         raise AnalysisError("give at least one repeat, and a share of held-out people between 0 and 1.")
     splits = list(StratifiedShuffleSplit(repeats, test_size=test_size, random_state=seed).split(y, y))
@@ -131,9 +121,9 @@ def summarise_auc(results: pd.DataFrame, indices: pd.DataFrame, test_size: float
     controls = int(find_controls(indices).sum())
     patients = len(indices) - controls
     smaller = min(controls, patients)
-    note = f"few people: {smaller} in the smaller group" if smaller < SMALL_GROUP_SIZE else ""
+    note = f"few people: {smaller} in the smaller group" if smaller < tidy.SMALL_GROUP_SIZE else ""
     rows = [
-        (name, width, len(auc), controls, patients, *compute_corrected_interval(auc.to_numpy(), test_size), note)
+        (name, width, len(auc), controls, patients, *tidy.compute_corrected_interval(auc.to_numpy(), test_size), note)
         for name, (width, auc) in columns.items()
     ]
     return pd.DataFrame(rows, columns=list(SUMMARY_COLUMN_DESCRIPTIONS)).astype({"n_features": "Int64"})
@@ -143,7 +133,7 @@ def _align_cohort(indices: pd.DataFrame, cohort: Cohort) -> Cohort:
     """Return the people of the R-indices, in their order and with their groups, out of a cohort."""
     site = [SITE] if SITE in cohort.people else []
     frames = (cohort.volumes, cohort.covariates, cohort.people[site])
-    volumes, covariates, sites = (join_values(indices, add_ids(cohort, frame)) for frame in frames)
+    volumes, covariates, sites = (tidy.join_values(indices, tidy.add_ids(cohort, frame)) for frame in frames)
     keys = [name for name in (ID, SESSION) if name in indices]
     people = pd.concat([indices[[*keys, GROUP]].reset_index(drop=True), sites], axis=1)
     return Cohort(volumes, people, covariates, cohort.source, cohort.unit)
@@ -151,11 +141,11 @@ def _align_cohort(indices: pd.DataFrame, cohort: Cohort) -> Cohort:
 
 def _collect_features(indices: pd.DataFrame, regions: pd.DataFrame | Cohort | None) -> dict[str, FloatArray]:
     """Return the sets of features by name; refuse missing values."""
-    features = {"R-indices": indices[find_index_columns(indices)].to_numpy(dtype=float)}
+    features = {"R-indices": indices[tidy.find_index_columns(indices)].to_numpy(dtype=float)}
     if isinstance(regions, Cohort):
-        regions = add_ids(regions, regions.volumes)
+        regions = tidy.add_ids(regions, regions.volumes)
     if regions is not None:
-        features[REGIONS] = join_values(indices, regions).to_numpy(dtype=float)
+        features[REGIONS] = tidy.join_values(indices, regions).to_numpy(dtype=float)
     for name, values in features.items():
         lacking = int((~np.isfinite(values).all(axis=1)).sum())
         if lacking:

@@ -111,7 +111,7 @@ def plot_group_change(models: ChangeModels, visits: pd.DataFrame, time: str, pat
     number = len(models.groups)
     with draw_panels(path, (9.0, 2.9 * number + 0.6), number, 2, [1.4, 1]) as panels:
         for (left, right), record in zip(panels, models.groups.to_dict("records"), strict=True):
-            _plot_group_visits(left, models.people, visits, time, record)
+            _plot_visits(left, models.people, visits, time, record)
             for sign in (-1, 1) if record["index"] in limits else ():
                 label = "smallest change that is more than noise" if sign > 0 else None
                 left.axhline(sign * limits[record["index"]], color=LINE_COLOUR, ls="--", lw=1, label=label)
@@ -154,9 +154,7 @@ def _plot_person_slopes(axes: Any, table: pd.DataFrame, name: str) -> None:
     axes.margins(y=0.18)
 
 
-def _plot_group_visits(
-    axes: Any, people: pd.DataFrame, visits: pd.DataFrame, time: str, record: dict[str, float]
-) -> None:
+def _plot_visits(axes: Any, people: pd.DataFrame, visits: pd.DataFrame, time: str, record: dict[str, float]) -> None:
     """Draw the change of persons since their first visit, and the mean slopes."""
     name, longest = str(record["index"]), 0.0
     for label, colour in _GROUP_COLOURS.items():

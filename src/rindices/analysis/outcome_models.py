@@ -14,7 +14,7 @@ from scipy.special import chdtrc
 from scipy.stats import rankdata
 
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.analysis.tidy import compute_corrected_interval, load_columns
+from rindices.analysis.tidy import compute_corrected_interval, load_columns, sum_by_group
 from rindices.errors import AnalysisError
 from rindices.learners.prepared_people import order_by_values
 
@@ -103,9 +103,7 @@ class CoxLikelihood:
         linear = np.clip(self.design @ coefficients, -_MAX_EXPONENT, _MAX_EXPONENT)
         weight = np.exp(linear - linear.max(initial=-_MAX_EXPONENT))
         weighted = weight[:, None] * self.design
-        tied, tied_design = np.zeros(self.n_ties), np.zeros((self.n_ties, self.design.shape[1]))
-        np.add.at(tied, self.tie, weight[self.event_rows])
-        np.add.at(tied_design, self.tie, weighted[self.event_rows])
+        tied, tied_design = (sum_by_group(each[self.event_rows], self.tie, self.n_ties) for each in (weight, weighted))
         total = np.cumsum(weight)[self.last_at_risk] - self.fraction * tied[self.tie]
         sums = np.cumsum(weighted, axis=0)[self.last_at_risk] - self.fraction[:, None] * tied_design[self.tie]
         return weight, total, sums / total[:, None]
@@ -121,9 +119,7 @@ class CoxLikelihood:
         cumulated = np.concatenate([[0.0], np.cumsum(1 / total[ascending])])
         passed = np.searchsorted(self.time[self.event_rows][ascending], self.time, side="right")
         hazard = cumulated[passed]  # (N,)
-        removed = np.zeros(self.n_ties)
-        np.add.at(removed, self.tie, self.fraction / total)
-        hazard[self.event_rows] -= removed[self.tie]
+        hazard[self.event_rows] -= sum_by_group(self.fraction / total, self.tie, self.n_ties)[self.tie]
         hessian = (self.design * (weight * hazard)[:, None]).T @ self.design - mean.T @ mean
         return value, gradient, hessian
 
@@ -134,8 +130,7 @@ class CoxLikelihood:
         events.
         """
         _, _, mean = self._sum_risk_sets(coefficients)
-        sums, counts = np.zeros((self.n_ties, self.design.shape[1])), np.bincount(self.tie, minlength=self.n_ties)
-        np.add.at(sums, self.tie, mean)
+        sums, counts = sum_by_group(mean, self.tie, self.n_ties), np.bincount(self.tie, minlength=self.n_ties)
         residuals = self.design[self.event_rows] - (sums / counts[:, None])[self.tie]
         return self.time[self.event_rows], residuals
 
@@ -283,10 +278,9 @@ def compare_predictors(
     it.
     """
     if min(outcome.event.sum(), (~outcome.event).sum() if outcome.time is None else len(outcome.event)) < 2 * N_FOLDS:
-        raise AnalysisError(
-            f"{int(outcome.event.sum())} of {len(outcome.event)} people have the event: held-out concordance needs at "
-            f"least {2 * N_FOLDS} (of a yes or no outcome also without it)."
-        )
+        what = f"{int(outcome.event.sum())} of {len(outcome.event)} people have the event"
+        needed = f"at least {2 * N_FOLDS} (of a yes or no outcome also without it)"
+        raise AnalysisError(f"{what}: held-out concordance needs {needed}.")
     values = [predictors.design for predictors in sets.values()]
     times = [] if outcome.time is None else [outcome.time]
     order = order_by_values(np.column_stack([outcome.event, *times, covariates, *values]), seed, 0)

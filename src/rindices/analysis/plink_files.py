@@ -57,9 +57,8 @@ def _check_ids(ids: pd.Series, has_sessions: bool) -> None:
     repeated = sorted(set(ids[ids.duplicated()]))
     if repeated:
         what = f"{format_count(len(repeated), 'person has', 'people have')} several rows: {join_names(repeated)}."
-        raise InputError(
-            f"{what} Genetic studies take one {'session' if has_sessions else 'row'} of each: keep one row a person."
-        )
+        unit = "session" if has_sessions else "row"
+        raise InputError(f"{what} Genetic studies take one {unit} of each: keep one row a person.")
     blank = [name for name in ids if len(name.split()) != 1]
     if blank:
         raise InputError(f"ids for PLINK cannot contain blanks: {join_names(blank)}. Rename them.")

@@ -12,16 +12,7 @@ from scipy.special import ndtr
 
 import rindices.analysis.tidy as tidy
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.analysis.outcome_models import (
-    NORMAL_QUANTILE,
-    Outcome,
-    PredictorSet,
-    check_proportional_hazards,
-    compare_predictors,
-    compare_survival,
-    estimate_survival,
-    fit_outcome,
-)
+from rindices.analysis import outcome_models
 from rindices.errors import AnalysisError, Findings, ProblemCode, format_count, join_names
 from rindices.tables.cohort import ID
 
@@ -53,7 +44,7 @@ class OutcomePrediction:
 class _StudyOutcome:
     """Complete cases: outcome, R-indices (N, M), covariate design (N, C) and regions (N, R) or None."""
 
-    outcome: Outcome
+    outcome: outcome_models.Outcome
     names: list[str]
     indices: FloatArray
     covariates: FloatArray
@@ -113,11 +104,11 @@ def predict_outcome(
     if len(failed):
         what = f"{join_names(dict.fromkeys(failed))} cannot be estimated; the column note says why"
         findings.warn(ProblemCode.MODEL_NOT_FITTED, what, "Adjust for fewer covariates, or add people with events")
-    sets = {"covariates": PredictorSet(np.zeros((len(study.indices), 0)))}
-    sets["R-indices and covariates"] = PredictorSet(study.indices)
+    sets = {"covariates": outcome_models.PredictorSet(np.zeros((len(study.indices), 0)))}
+    sets["R-indices and covariates"] = outcome_models.PredictorSet(study.indices)
     if study.regions is not None:
-        sets["regions (ridge) and covariates"] = PredictorSet(study.regions, is_penalised=True)
-    concordance = compare_predictors(study.outcome, study.covariates, sets, seed)
+        sets["regions (ridge) and covariates"] = outcome_models.PredictorSet(study.regions, is_penalised=True)
+    concordance = outcome_models.compare_predictors(study.outcome, study.covariates, sets, seed)
     survival = None if study.outcome.time is None else _estimate_thirds(study)
     return OutcomePrediction(effects, concordance, survival, findings)
 
@@ -187,7 +178,7 @@ def _collect_complete_people(
         raise AnalysisError(f"of {int(complete.sum())} people with all values, all or none have the event in {event}.")
     design = tidy.encode_covariates(values.loc[complete, covariates])
     design = design[:, design.std(axis=0) > 0]
-    outcome = Outcome(observed[complete], None if years is None else years[complete])
+    outcome = outcome_models.Outcome(observed[complete], None if years is None else years[complete])
     return _StudyOutcome(outcome, names, severity[complete], design, None if measured is None else measured[complete])
 
 
@@ -200,8 +191,8 @@ def _estimate_effects(study: _StudyOutcome, joint: bool) -> pd.DataFrame:
     groups = [list(range(len(study.names)))] if joint else [[k] for k in range(len(study.names))]
     for group in groups:
         design = np.column_stack([scaled[:, group] - scaled[:, group].mean(axis=0), centred])
-        fit = fit_outcome(study.outcome, design)
-        hazards = check_proportional_hazards(study.outcome, design, fit)
+        fit = outcome_models.fit_outcome(study.outcome, design)
+        hazards = outcome_models.check_proportional_hazards(study.outcome, design, fit)
         note = _explain_weak_model(study.outcome, fit.is_estimable, len(group))
         for position, k in enumerate(group):
             if not fit.is_estimable[position]:
@@ -210,7 +201,7 @@ def _estimate_effects(study: _StudyOutcome, joint: bool) -> pd.DataFrame:
             error = float(np.sqrt(fit.covariance[position, position]))
             rows.append((study.names[k], fit.coefficients[position], error, hazards[position], note))
     table = pd.DataFrame(rows, columns=["index", "coefficient", "error", "hazards_p", "note"])
-    coefficient, half = table["coefficient"], NORMAL_QUANTILE * table["error"]
+    coefficient, half = table["coefficient"], outcome_models.NORMAL_QUANTILE * table["error"]
     p = 2 * ndtr(-np.abs(coefficient / table["error"]))
     table = table.assign(
         model="joint" if joint else "single",
@@ -226,7 +217,7 @@ def _estimate_effects(study: _StudyOutcome, joint: bool) -> pd.DataFrame:
     return table[list(EFFECT_COLUMNS)]
 
 
-def _explain_weak_model(outcome: Outcome, is_estimable: BoolArray, n_indices: int) -> str:
+def _explain_weak_model(outcome: outcome_models.Outcome, is_estimable: BoolArray, n_indices: int) -> str:
     """Return why a regression is uncertain; empty if it is not."""
     n_columns, n_unbounded = len(is_estimable), int((~is_estimable[n_indices:]).sum())
     rarer = int(min(outcome.event.sum(), (~outcome.event).sum())) if outcome.time is None else int(outcome.event.sum())
@@ -248,10 +239,10 @@ def _estimate_thirds(study: _StudyOutcome) -> pd.DataFrame:
     tables = []
     for name, values in zip(study.names, study.indices.T, strict=True):
         third = split_into_thirds(values)
-        p = compare_survival(time, study.outcome.event, third) if len(np.unique(third)) == 3 else np.nan
+        p = outcome_models.compare_survival(time, study.outcome.event, third) if len(np.unique(third)) == 3 else np.nan
         for number, label in enumerate(THIRDS):
             rows = third == number
             if rows.any():
-                curve = estimate_survival(time[rows], study.outcome.event[rows])
+                curve = outcome_models.estimate_survival(time[rows], study.outcome.event[rows])
                 tables.append(curve.assign(index=name, third=label, log_rank_p=p))
     return pd.concat(tables, ignore_index=True)[list(SURVIVAL_COLUMNS)]

@@ -20,6 +20,7 @@ from scipy.stats import t as student
 
 from rindices._typing import FloatArray, IntArray
 from rindices.analysis.change import LinearTrends
+from rindices.analysis.tidy import sum_by_group
 
 MIN_DEGREES_OF_FREEDOM = 10
 """Visits beyond the second of each person that are needed to separate the noise from the variation of slopes."""
@@ -136,14 +137,11 @@ def _weigh_slope_variances(sums: _CrossProducts, parameters: FloatArray) -> tupl
 
 
 def _sum_products(visits: IndexVisits, design: FloatArray) -> _CrossProducts:
-    squares = np.zeros(visits.n_people)
-    np.add.at(squares, visits.person, visits.values**2)
+    sum_by_person = partial(sum_by_group, group=visits.person, n_groups=visits.n_people)
     z = np.column_stack([np.ones_like(visits.time), visits.time])
     x = np.column_stack([design, visits.values])
-    zz, zx = np.zeros((visits.n_people, 2, 2)), np.zeros((visits.n_people, 2, x.shape[1]))
-    np.add.at(zz, visits.person, z[:, :, None] * z[:, None, :])
-    np.add.at(zx, visits.person, z[:, :, None] * x[:, None, :])
-    return _CrossProducts(zz, zx, x.T @ x, squares, len(visits.time))
+    zz, zx = (sum_by_person(z[:, :, None] * each[:, None, :]) for each in (z, x))
+    return _CrossProducts(zz, zx, x.T @ x, sum_by_person(visits.values**2), len(visits.time))
 
 
 def _guess_parameters(sums: _CrossProducts) -> FloatArray:

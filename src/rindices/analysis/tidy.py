@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
-from rindices._typing import FloatArray
+from rindices._typing import FloatArray, IntArray
 from rindices._version import __version__
 from rindices.atomic import write_atomically, write_json
 from rindices.errors import AnalysisError, Findings, did_you_mean, explain_write_errors, join_names
@@ -67,9 +67,8 @@ def join_by_id(indices: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     for table, label in ((indices, "the R-indices"), (other, "the other table")):
         duplicates = table.loc[table.duplicated(keys), ID]
         if len(duplicates):
-            raise AnalysisError(
-                f"people appear more than once in {label}: {join_names(duplicates)}. Keep one row per person."
-            )
+            names = join_names(duplicates)
+            raise AnalysisError(f"people appear more than once in {label}: {names}. Keep one row per person.")
     if not indices[ID].isin(other[ID]).any():
         raise _make_no_overlap_error(indices, other, "the other table")
     return indices[keys].merge(other, on=keys, how="left", validate="one_to_one")
@@ -134,6 +133,13 @@ def add_groups(indices: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
 def _make_no_overlap_error(indices: pd.DataFrame, other: pd.DataFrame, label: str) -> AnalysisError:
     examples = join_names(indices[ID], 2), join_names(other[ID], 2)
     return AnalysisError(f"none of the people with R-indices ({examples[0]}) is in {label} ({examples[1]}).")
+
+
+def sum_by_group(values: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
+    """Return the sum of the rows (N, ...) of each group, (n_groups, ...); groups (N,) are numbered from 0."""
+    total = np.zeros((n_groups, *values.shape[1:]))
+    np.add.at(total, group, values)
+    return total
 
 
 def standardise_columns(design: FloatArray) -> FloatArray:

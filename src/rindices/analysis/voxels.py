@@ -134,10 +134,8 @@ def _open_images(paths: Mapping[str, str]) -> dict[str, Image]:
         raise AnalysisError(f"the image of {first} has the shape {grid}: give one volume per person.")
     others = [f"{name} ({_format_grid(img)})" for name, img in images.items() if not _has_same_grid(img, reference)]
     if others:
-        raise AnalysisError(
-            f"images have another grid than the image of {first} ({grid}): {join_names(others)}. "
-            "Resample all images to one grid (same size, voxels and position)."
-        )
+        what = f"images have another grid than the image of {first} ({grid}): {join_names(others)}"
+        raise AnalysisError(f"{what}. Resample all images to one grid (same size, voxels and position).")
     return images
 
 
@@ -189,9 +187,8 @@ def _extract_voxels(images: Mapping[str, Image], inside: Image) -> NDArray[np.fl
         values[row] = apply_mask(image, inside, dtype="f", ensure_finite=False)
     not_finite = [person for person, row in zip(images, values, strict=True) if not np.isfinite(row).all()]
     if not_finite:
-        raise AnalysisError(
-            f"images hold missing or infinite values inside the mask: {join_names(not_finite)}. Correct these images."
-        )
+        what = f"images hold missing or infinite values inside the mask: {join_names(not_finite)}"
+        raise AnalysisError(f"{what}. Correct these images.")
     return values
 
 

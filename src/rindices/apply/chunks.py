@@ -33,7 +33,7 @@ from rindices.errors import (
     RindicesError,
     Severity,
     TableError,
-    describe_os_error,
+    explain_write_errors,
     format_count,
     join_names,
 )
@@ -168,7 +168,7 @@ def apply_stream(
     to_file = out.suffix in (".csv", ".tsv", ".parquet")
     folder = out.with_name(f".{out.name}.parts") if to_file else out
     job = StreamJob(model, request, folder, out.suffix if to_file else ".parquet", size or ChunkSize(), schema_rows)
-    try:
+    with explain_write_errors(str(out), ModelError, "give another place with --out"):
         job = replace(job, folder=folder / job.digest()) if to_file else job
         with _lock_parts(job, is_temporary=to_file):
             start = time.perf_counter()
@@ -179,8 +179,6 @@ def apply_stream(
             counted = reduce(UnusualCount.merged_with, [part.counted for part in parts])
             if to_file:
                 join_parts([*map(job.part_path, chunks)], out, parts[0].columns, counted.people, unit)
-    except OSError as error:
-        raise ModelError(f"cannot write {out} ({describe_os_error(error)}): give another place with --out.") from error
     problems = merge_problems([problem for part in parts for problem in part.problems])
     return StreamResult(counted, people, [*make_table_warning(counted, unit), *problems], len(parts), n_resumed, rate)
 
@@ -234,9 +232,8 @@ def _refuse_other_content(job: StreamJob) -> None:
     else:
         is_other = job.folder.is_dir() and any(path.name != RECORDS_FOLDER for path in job.folder.iterdir())
     if is_other:
-        raise ModelError(
-            f"{job.folder} holds other files, or results of another model or other options: give another folder."
-        )
+        what = f"{job.folder} holds other files, or results of another model or other options"
+        raise ModelError(f"{what}: give another folder.")
 
 
 def _list_chunks(table: Path, size: ChunkSize) -> dict[str, TableChunk]:
@@ -385,16 +382,14 @@ def _check_parts(job: StreamJob, table: Path, chunks: Mapping[str, TableChunk], 
     """
     different = [name for name, part in zip(chunks, parts, strict=True) if part.columns != parts[0].columns]
     if different:
-        raise TableError(
-            f"some files have sessions and some have none: {next(iter(chunks))} and {join_names(different)} differ. "
-            "Apply the model to them separately."
-        )
+        both = f"{next(iter(chunks))} and {join_names(different)}"
+        what = f"some files have sessions and some have none: {both} differ"
+        raise TableError(f"{what}. Apply the model to them separately.")
     names = {job.part_path(name).name for name in chunks}
     files = {file.name for file in job.folder.glob(f"*{job.suffix}") if not file.name.startswith(".")}
     if stale := sorted(files - names):
-        raise ModelError(
-            f"{job.folder} holds parts of files that are not in {table}: {join_names(stale)}. Delete them."
-        )
+        what = f"{job.folder} holds parts of files that are not in {table}: {join_names(stale)}"
+        raise ModelError(f"{what}. Delete them.")
     hash_files = {name: job.record_path(name, ".npz") for name in chunks}
     repeated = find_repeated_hashes(list(hash_files.values()))
     counts: Counter[str] = Counter()  # by name, as two people may share a hash

@@ -60,9 +60,8 @@ def _count_rows(path: Path) -> int:
 def check_people_count(expected: int, written: int, out: Path) -> None:
     """Raise an error if a file holds another number of people than it should."""
     if expected != written:
-        raise ModelError(
-            f"{expected:,} people should be in {out} and {written:,} are: it is not complete. Run the command again."
-        )
+        what = f"{expected:,} people should be in {out} and {written:,} are: it is not complete"
+        raise ModelError(f"{what}. Run the command again.")
 
 
 def _write_data_dictionary(path: Path, columns: Sequence[str], unit: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from rindices.cli.console import print_json, print_problems, split_option
 from rindices.cli.options import DataOptions, Json, Tables, Workers, make_table_request, take_table_options
-from rindices.errors import Problem, ProblemCode, Severity, format_count
+from rindices.errors import Problem, ProblemCode, Severity, format_count, parse_codes
 
 if TYPE_CHECKING:
     from rindices.apply.chunks import StreamResult
@@ -17,13 +17,7 @@ if TYPE_CHECKING:
     from rindices.tables.validate import TableRequest
 
 EPILOG = "Example: rindices apply model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"
-_TRAINING_CODES = {
-    ProblemCode.NO_GROUPS,
-    ProblemCode.SKEWED_FEATURES,
-    ProblemCode.GROUP_COLUMN_GUESSED,
-    ProblemCode.GROUP_COLUMN_POSSIBLE,
-    ProblemCode.REPEATED_SCANS,
-}
+_TRAINING_CODES = parse_codes("no_groups skewed_features group_column_guessed group_column_possible repeated_scans")
 """Notes that matter only for training a model."""
 _SECONDS_BETWEEN_MESSAGES = 10.0
 
@@ -76,9 +70,8 @@ def apply(
     if plink is not None and not plink.absolute().parent.is_dir():
         raise typer.BadParameter("give a prefix in a folder that is there", param_hint="--plink")
     in_chunks = not learn_sites and plink is None and len(tables) == 1 and list_table_files(tables[0]) is not None
-    _check_output_path(
-        out, [model, *tables, *([Path(data["participants"])] if "participants" in data else [])], in_chunks
-    )
+    inputs = [model, *tables, *([Path(data["participants"])] if "participants" in data else [])]
+    _check_output_path(out, inputs, in_chunks)
     fitted = load(model)
     data |= {"covariates": fitted.covariates or (NO_COLUMN,), "exclude": split_option(exclude)}
     if fitted.preprocessing.harmoniser is None:

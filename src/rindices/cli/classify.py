@@ -19,9 +19,8 @@ EPILOG = (
 )
 HELD_OUT_FILE = "r_indices_unseen.tsv"
 """Name of the R-indices of held-out people, as ``rindices reproduce`` writes them."""
-_SETTINGS_OF_STUDY = {"exclude", "include", "measure", "missing_codes", "impute_covariates"} | {
-    *("harmonise", "adjust", "icv_for")
-}
+_SETTINGS_OF_STUDY = {"exclude", "include", "measure", "missing_codes", "impute_covariates"}
+_SETTINGS_OF_STUDY |= {"harmonise", "adjust", "icv_for"}
 
 
 @take_table_options("participants group controls patients covariates site id session exclude include missing_codes")
@@ -51,9 +50,8 @@ def classify(
     study = _read_study_beside(path, tables, data)
     people, cohort = read_indices_and_regions(path, study.data.request(Path()))
     make_folder(out)
-    fit_preprocessing = study.fit_preprocessing
     results = analysis.classify_patients(
-        people, cohort, repeats=repeats, seed=seed, workers=workers, fit_preprocessing=fit_preprocessing
+        people, cohort, repeats=repeats, seed=seed, workers=workers, fit_preprocessing=study.fit_preprocessing
     )
     held_out = path.name == HELD_OUT_FILE
     compared = _describe_comparison(cohort, study.adjust, held_out)
@@ -61,10 +59,8 @@ def classify(
     write_table(results, out / "classification.tsv", analysis.COLUMN_DESCRIPTIONS, settings)
     summary = analysis.summarise_auc(results, people)
     lines = [f"{row.features}: AUC {row.auc:.3f} ({row.low:.3f} to {row.high:.3f})" for row in summary.itertuples()]
-    lines += [f"Compared: {compared}", *_list_doubts(cohort, held_out)]
-    write_results(
-        summary, out / "summary.tsv", analysis.SUMMARY_COLUMN_DESCRIPTIONS, settings, as_json, "\n".join(lines)
-    )
+    text = "\n".join([*lines, f"Compared: {compared}", *_list_doubts(cohort, held_out)])
+    write_results(summary, out / "summary.tsv", analysis.SUMMARY_COLUMN_DESCRIPTIONS, settings, as_json, text)
 
 
 def _choose_indices(path: Path) -> Path:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,6 @@ from rindices.wording import FEATURE_UNIT, get_wording
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
     from rindices.model.records import ModelCard
-    from rindices.preprocess.residualise import CovariateRecord
 
 app = typer.Typer(no_args_is_help=True, help="What a model needs and holds.")
 
@@ -137,19 +136,24 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
     from rindices.report.sections import StudyFacts, load_statements
 
     card, facts, say = model.card, StudyFacts.of_model(model), load_statements(model.card.unit)
-    unit = "" if card.unit == FEATURE_UNIT else f" in {card.unit}"
+    unit, harmoniser = "" if card.unit == FEATURE_UNIT else f" in {card.unit}", model.preprocessing.harmoniser
+    sites = (
+        "" if harmoniser is None else f"{join_names(harmoniser.sites)}, their effects estimated from {harmoniser.mode}"
+    )
+    concordance, test = None if card.agreement is None else card.agreement.concordance, card.number_of_patterns
+    is_between_members = concordance is not None and card.agreement_between != "disjoint halves"
     return [
         ("patterns", str(model.n_patterns)),
         (get_wording(card.unit)("regions"), f"{len(model.regions)}{unit}: {join_names(model.regions)}"),
         ("sums", f"{len(model.sums)} of the regions are sums of columns, computed by apply" if model.sums else ""),
-        ("covariates", _describe_covariates(model)),
-        ("sites", _describe_sites(model)),
+        ("covariates", ", ".join(map(_describe_covariate, model.preprocessing.residualiser.to_dict())) or "none"),
+        ("sites", sites),
         ("adjusted for", say.adjustment(facts.adjustment)),
         ("trained on", say.people(facts)),
         ("intervals", _describe_intervals(model) or "none: the error of this model was not measured"),
         ("unusual", _describe_unusual(model)),
-        ("agreement", _describe_agreement(card)),
-        ("test", _describe_test(card)),
+        ("agreement", f"{concordance:.3f} (c-index, members)" if is_between_members else ""),
+        ("test", f"{format_count(test.by_test, 'pattern')} beyond chance" if test is not None else ""),
         *((pattern.name, f"{say.reproduction(pattern)}; {say.separation(pattern)}") for pattern in facts.patterns),
         ("recipe", _describe_recipe(card)),
         ("reference", _describe_reference(card)),
@@ -160,20 +164,15 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
 
 
 def _list_card_facts(model: "FittedModel") -> dict[str, str]:
-    from rindices.report.sections import StudyFacts, load_statements
-
-    facts, say = StudyFacts.of_model(model), load_statements(model.card.unit)
-    reproduced = [f"{each.name}: {say.reproduction(each)}; {say.separation(each)}" for each in facts.patterns]
-    return {
-        "covariates": _describe_covariates(model),
-        "adjustment": say.adjustment(facts.adjustment),
-        "trained_on": say.people(facts),
-        "agreement": _describe_agreement(model.card),
+    """Return the facts of the model card by the names of its template."""
+    facts = dict(_list_facts(model))
+    reproduced = [f"{name}: {facts[name]}" for name in model.index_names if name in facts]
+    return {name: facts[name] for name in ("covariates", "agreement", "recipe", "unusual")} | {
+        "adjustment": facts["adjusted for"],
+        "trained_on": facts["trained on"],
         "reproduction": ". ".join(reproduced),
-        "sites": _describe_sites(model) or "not harmonised",
-        "recipe": _describe_recipe(model.card),
+        "sites": facts["sites"] or "not harmonised",
         "intervals": _describe_intervals(model) or "none",
-        "unusual": _describe_unusual(model),
     }
 
 
@@ -186,7 +185,7 @@ def _describe_intervals(model: "FittedModel") -> str | None:
 
 def _describe_unusual(model: "FittedModel") -> str:
     """Return what new people are compared with."""
-    if model.training is not None and len(model.training.distances):
+    if model.has_distances:
         return get_wording(model.card.unit)("regions and covariates, against the training people")
     return "ranges of covariates alone: nothing else is known of the training people"
 
@@ -207,35 +206,7 @@ def _describe_recipe(card: "ModelCard") -> str:
     return f"{recipe and recipe.name}, seed {card.seed}"
 
 
-def _describe_agreement(card: "ModelCard") -> str:
-    """Return how well members agree; empty where fits on other people are compared instead, or for one member."""
-    concordance = None if card.agreement is None else card.agreement.concordance
-    if concordance is None or card.agreement_between == "disjoint halves":
-        return ""
-    return f"{concordance:.3f} (c-index, members)"
-
-
-def _describe_test(card: "ModelCard") -> str:
-    """Return the number of patterns by the test; empty for imported models."""
-    if card.number_of_patterns is None:
-        return ""
-    return f"{format_count(card.number_of_patterns.by_test, 'pattern')} beyond chance"
-
-
-def _describe_sites(model: "FittedModel") -> str:
-    """Return the sites whose effects are removed; empty if data were not harmonised."""
-    harmoniser = model.preprocessing.harmoniser
-    if harmoniser is None:
-        return ""
-    return f"{join_names(harmoniser.sites)}, their effects estimated from {harmoniser.mode}"
-
-
-def _describe_covariates(model: "FittedModel") -> str:
-    codings = model.preprocessing.residualiser.to_dict()
-    return ", ".join(_describe_covariate(coding) for coding in codings) or "none"
-
-
-def _describe_covariate(coding: "CovariateRecord") -> str:
+def _describe_covariate(coding: dict[str, Any]) -> str:
     if coding["kind"] == "numeric":
         return f"{coding['name']} ({coding['low']:g} to {coding['high']:g})"
     return f"{coding['name']} ({join_names(coding['levels'])})"

@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import (
-    make_folder,
-    parse_numbers,
-    print_facts,
-    print_json,
-    print_problems,
-    print_result,
-    split_option,
-    write_json_and_table,
-)
+from rindices.cli import console
 from rindices.cli.options import DataOptions, Json, Tables, Workers, make_table_request, take_table_options
 from rindices.errors import ProblemCode, SimulationError, TableError, explain_write_errors
 
@@ -58,27 +49,23 @@ def power(
     from rindices.experiments import power as experiment
 
     healthy = _read_healthy_cohort(controls, participants, group, label, None, data.get("measure"))
-    losses = parse_numbers(rates, "--rates", "{words} is not a share: write 0.2")
-    effects = parse_numbers(effect_d, "--effect-d", "{words} is not an effect: write 0.5")
-    sizes, covariates = (
-        _parse_group_sizes(split_option(people)) or experiment.GROUP_SIZES,
-        tuple(data.get("covariates", ())),
-    )
+    losses = console.parse_numbers(rates, "--rates", "{words} is not a share: write 0.2")
+    effects = console.parse_numbers(effect_d, "--effect-d", "{words} is not an effect: write 0.5")
+    sizes = _parse_group_sizes(console.split_option(people)) or experiment.GROUP_SIZES
+    covariates, number = tuple(data.get("covariates", ())), cohorts or experiment.N_COHORTS
     effects = effects or (() if losses else experiment.EFFECTS_D)
-    config = experiment.PowerConfig(
-        sizes, losses, patterns, cohorts or experiment.N_COHORTS, covariates, healthy, effects
-    )
+    config = experiment.PowerConfig(sizes, losses, patterns, number, covariates, healthy, effects)
     if out is not None:
-        make_folder(out)
+        console.make_folder(out)
     with Progress("power") as progress:
         result = experiment.run_power(config, workers, progress.update)
     values, table = asdict(result), experiment.format_markdown(result)
     if out is not None:
         with explain_write_errors(f"to {out}"):
-            write_json_and_table(out, ("power.json", "power.md"), values, table)
+            console.write_json_and_table(out, ("power.json", "power.md"), values, table)
             experiment.plot_power(result, out / "power.png")
         typer.echo(f"power.json, power.md and power.png written to {out}", err=True)
-    print_result(as_json, values, table)
+    console.print_result(as_json, values, table)
 
 
 def _parse_group_sizes(texts: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
@@ -125,7 +112,7 @@ def simulate(
     counts = {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients}
     values = {"out": str(out), "task": task, "seed": seed, **counts, "patterns": simulated.severities.shape[1] - 1}
     text = f"{cohort.n_controls} controls and {cohort.n_patients} patients written to {out}"
-    print_result(as_json, values, text, err=True)
+    console.print_result(as_json, values, text, err=True)
 
 
 def _write_visits(
@@ -145,7 +132,7 @@ def _write_visits(
     counts |= {"patterns": result.rates.shape[1] - 1, "visits": n_rows, "events": n_events}
     who = f"{n_people - n_patients} controls and {n_patients} patients"
     text = f"{n_rows} visits of {who} with {n_events} events written to {out}"
-    print_result(as_json, {"out": str(out), "task": task, "seed": seed, **counts}, text, err=True)
+    console.print_result(as_json, {"out": str(out), "task": task, "seed": seed, **counts}, text, err=True)
 
 
 def _read_healthy_cohort(
@@ -173,7 +160,7 @@ def _read_healthy_cohort(
     unclear = [problem for problem in result.problems if problem.code is ProblemCode.GROUP_COLUMN_POSSIBLE]
     if unclear:
         raise TableError(f"{unclear[0].text}: say who is healthy with --group COLUMN --label LABEL.")
-    print_problems(result.problems)
+    console.print_problems(result.problems)
     return keep_first_scans(cohort)[0]
 
 
@@ -188,7 +175,7 @@ def score(
     result = score_tables(indices, truth)
     matches = ", ".join(f"{name} = {index}: {value:.3f}" for name, index, value in result.per_pattern)
     text = f"pattern-c-index {result.pattern_c_index:.3f} over {result.people} people ({matches})"
-    print_result(as_json, asdict(result), text)
+    console.print_result(as_json, asdict(result), text)
 
 
 _UNNEEDED_NOTES = {ProblemCode.NO_GROUPS, ProblemCode.GROUP_COLUMN_POSSIBLE}
@@ -210,16 +197,16 @@ def reference(
 
     if out.suffix != ".safetensors":
         raise typer.BadParameter(f"{out.name} has another ending than .safetensors", param_hint="--out")
-    adjust, healthy = data.pop("adjust", None), split_option(controls)
+    adjust, healthy = data.pop("adjust", None), console.split_option(controls)
     groups = {"controls": healthy, "patients": ["*"]} if healthy else {}
     request = make_table_request(tables, {**data, **groups, "on_missing": "drop"})
     learnt, problems = fit_reference(request, adjust)
-    print_problems([problem for problem in problems if problem.code not in _UNNEEDED_NOTES])
+    console.print_problems([problem for problem in problems if problem.code not in _UNNEEDED_NOTES])
     with explain_write_errors(f"to {out}"):
         learnt.save(out)
     facts = {"people": learnt.people, "sites": learnt.sites, "regions": len(learnt.regions), "adjust": learnt.adjust}
     if as_json:
-        print_json({"reference": str(out), **facts, "covariates": list(learnt.covariates)})
+        console.print_json({"reference": str(out), **facts, "covariates": list(learnt.covariates)})
     else:
         shown = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in facts.items()}
-        print_facts([*shown.items(), ("covariates", ", ".join(learnt.covariates)), ("file", str(out))])
+        console.print_facts([*shown.items(), ("covariates", ", ".join(learnt.covariates)), ("file", str(out))])

@@ -28,7 +28,7 @@ def reproduce(
     from rindices.apply.tables import write_indices
     from rindices.cli.fit import read_study_cohort
     from rindices.cli.progress import Progress
-    from rindices.errors import AnalysisError, describe_os_error
+    from rindices.errors import AnalysisError, explain_write_errors
     from rindices.study.cohort_fit import fit_study
     from rindices.study.config import make_study, merge_options
     from rindices.study.engines import StudyObserver
@@ -47,19 +47,16 @@ def reproduce(
             return fit_study(Study(half, study, reference), store, observer=StudyObserver(progress.update))
 
     try:
-        with store.lock_folder():
+        with explain_write_errors(f"to {out}", AnalysisError, "give another --out"), store.lock_folder():
             halves = run(cohort, fit, splits=splits, seed=first)
             write_study_file(out, study, source)
             write_indices(halves.unseen.drop(columns="half"), out / "r_indices_unseen.tsv")
             for number, model in enumerate(halves.models, start=1):
                 model.save(out / f"half{number}.safetensors")
-    except OSError as error:
-        raise AnalysisError(f"cannot write to {out} ({describe_os_error(error)}): give another --out.") from error
     except KeyboardInterrupt:
         typer.echo("interrupted; run the same command again to go on", err=True)
         raise typer.Exit(3) from None
     concordance = halves.table["concordance"].mean()
     summary = f"halves order people they have not both seen alike: {concordance:.3f} of pairs (0.5 is chance)"
-    write_results(
-        halves.table, out / "halves.tsv", COLUMN_DESCRIPTIONS, {"splits": splits, "seed": first}, as_json, summary
-    )
+    settings = {"splits": splits, "seed": first}
+    write_results(halves.table, out / "halves.tsv", COLUMN_DESCRIPTIONS, settings, as_json, summary)

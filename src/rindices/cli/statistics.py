@@ -94,14 +94,9 @@ def write_or_remove(
 
 
 def write_results(
-    table: "pd.DataFrame",
-    path: Path,
-    descriptions: dict[str, str],
-    settings: dict[str, Any],
-    as_json: bool,
-    summary: str,
+    table: "pd.DataFrame", path: Path, descriptions: dict[str, str], settings: dict[str, Any], as_json: bool, text: str
 ) -> None:
-    """Write a table and its data dictionary, and print it as JSON or as a summary.
+    """Write a table and its data dictionary, and print it as JSON or a text about it.
 
     descriptions: description of each column; settings: options and versions that led to the table.
     """
@@ -111,7 +106,7 @@ def write_results(
     if as_json:
         print_json({"out": str(path), **settings, "results": as_records(table)})
     else:
-        typer.echo(summary)
+        typer.echo(text)
         typer.echo(f"written to {path}", err=True)
 
 

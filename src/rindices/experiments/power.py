@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -84,8 +84,7 @@ class PowerJob:
     effect_d: float | None = None  # Cohen's d, where no rate is given
 
 
-@dataclass(frozen=True)
-class PowerMeasurement:
+class PowerMeasurement(NamedTuple):
     """Figures of one simulated cohort; see `PowerRow`."""
 
     accuracy: float
@@ -111,9 +110,8 @@ def run_power(
     """Simulate all sizes and effects; ``progress`` is called with the number of jobs done, of all, and the last one."""
     effects = [(None, d) for d in config.effects] + [(rate, None) for rate in config.rates]
     sizes = [(n, m, *effect) for effect in effects for n, m in config.people]
-    jobs = [
-        PowerJob(config, n, m, rate, FIRST_SEED + seed, d) for n, m, rate, d in sizes for seed in range(config.cohorts)
-    ]
+    seeds = range(FIRST_SEED, FIRST_SEED + config.cohorts)
+    jobs = [PowerJob(config, n, m, rate, seed, d) for n, m, rate, d in sizes for seed in seeds]
     results = []
     with parallel_config(backend="loky", inner_max_num_threads=1):
         for result in Parallel(n_jobs=workers, return_as="generator")(delayed(measure_power_job)(job) for job in jobs):
@@ -122,10 +120,8 @@ def run_power(
                 progress(len(results), len(jobs), jobs[len(results) - 1])
     rows = []
     for position, size in enumerate(sizes):
-        measurements = results[position * config.cohorts : (position + 1) * config.cohorts]
         numbers: list[Any] = []
-        for name in ("accuracy", "right", "any", "width"):
-            values = np.array([float(getattr(measurement, name)) for measurement in measurements])
+        for values in np.array(results[position * config.cohorts : (position + 1) * config.cohorts], dtype=float).T:
             error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
             numbers += [float(values.mean()), error]
         rate, d = _complete_effect(config, size[2], size[3])

@@ -12,14 +12,7 @@ import pandas as pd
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.atomic import atomic_path
 from rindices.errors import Findings, InputError, SimulationError, TableError, did_you_mean, join_names
-from rindices.experiments.reference import (
-    HealthyGenerator,
-    HealthyReference,
-    describe_effects,
-    express_features,
-    load_organ_reference,
-    load_reference,
-)
+from rindices.experiments import reference as generators
 from rindices.experiments.tasks import TASKS, SimulationTask
 from rindices.preprocess.residualise import Residualiser
 from rindices.selection.agreement import pattern_c_index
@@ -69,7 +62,7 @@ def simulate_cohort(
     seed: int = 0,
     *,
     healthy: Cohort | None = None,
-    reference: HealthyGenerator | None = None,
+    reference: generators.HealthyGenerator | None = None,
     sites: int = 0,
     site_shift: float = 0.5,
     site_scale: float = 0.2,
@@ -109,7 +102,7 @@ def simulate_cohort(
     """
     spec = resolve_task(task)
     is_organs = spec.organs and healthy is None and reference is None
-    generator = reference or (load_organ_reference() if is_organs else load_reference())
+    generator = reference or (generators.load_organ_reference() if is_organs else generators.load_reference())
     volumes, people, covariates, patient, patterns = draw_people(spec, seed, healthy, generator)
     # one random stream per purpose, so that adding sites does not change the severities
     disease_rng, site_rng = (np.random.default_rng([seed, part]) for part in (1, 2))
@@ -127,7 +120,7 @@ def simulate_cohort(
         people[SITE] = [f"site{number + 1}" for number in site]
     source, unit = ("table" if reference else "dlmuse", "mm3") if healthy is None else (healthy.source, healthy.unit)
     if is_organs:
-        measured, source, unit = express_features(measured), "table", FEATURE_UNIT
+        measured, source, unit = generators.express_features(measured), "table", FEATURE_UNIT
     elif healthy is None and reference is None:
         measured = measured.round(2)
     truth = pd.DataFrame(severities, columns=[f"s{k + 1}" for k in range(severities.shape[1])])
@@ -198,7 +191,7 @@ class Disease(NamedTuple):
         effects = np.zeros((len(names), len(self.patterns)))
         for k, regions in enumerate(self.patterns):
             effects[regions, k] = self.rates[regions]
-        effects = describe_effects(effects) if is_organs else effects
+        effects = generators.describe_effects(effects) if is_organs else effects
         frame = pd.DataFrame(effects, columns=[f"s{k + 1}" for k in range(len(self.patterns))])
         frame.insert(0, "feature" if is_organs else "region", list(names))
         if not self.task.last_onset:
@@ -212,7 +205,7 @@ class Disease(NamedTuple):
 
 
 def _compute_deviations(
-    volumes: pd.DataFrame, covariates: pd.DataFrame, generator: HealthyGenerator | None
+    volumes: pd.DataFrame, covariates: pd.DataFrame, generator: generators.HealthyGenerator | None
 ) -> FloatArray:
     """Return the deviations (N, R) of healthy log volumes from their mean given the covariates, in standard deviations.
 
@@ -221,7 +214,7 @@ def _compute_deviations(
     values = volumes.to_numpy(dtype=float)
     if (values <= 0).any():
         raise SimulationError("the table has values of 0 or less, which have no logarithm: give volumes.")
-    if isinstance(generator, HealthyReference):
+    if isinstance(generator, generators.HealthyReference):
         residuals = np.log(values) - generator.predict_logs(covariates)
         return np.asarray(residuals / np.sqrt(np.diag(generator.residual_covariance)))
     adjusted = Residualiser.fit(np.log(values), covariates, log=True).transform(np.log(values), covariates)
@@ -277,7 +270,9 @@ class DrawnPeople(NamedTuple):
     patterns: list[IntArray]
 
 
-def draw_people(task: SimulationTask, seed: int, healthy: Cohort | None, reference: HealthyGenerator) -> DrawnPeople:
+def draw_people(
+    task: SimulationTask, seed: int, healthy: Cohort | None, reference: generators.HealthyGenerator
+) -> DrawnPeople:
     """Draw people, or take those of a table, and choose patients and regions."""
     rng, pattern_rng = (np.random.default_rng([seed, part]) for part in (0, 3))
     if healthy is not None:
@@ -356,9 +351,8 @@ def _select_columns(frame: pd.DataFrame, path: Path, letter: str, keys: list[str
     """Return the columns r1, r2, ... or s1, s2, ... by participant, or by participant and session."""
     columns = [name for name in frame.columns if re.fullmatch(rf"{letter}\d+", name)]
     if ID not in frame or not columns:
-        raise TableError(
-            f"{path.name} needs the columns {ID} and {letter}1, {letter}2, ...; it has {join_names(frame.columns)}."
-        )
+        needed = f"the columns {ID} and {letter}1, {letter}2, ..."
+        raise TableError(f"{path.name} needs {needed}; it has {join_names(frame.columns)}.")
     duplicates = frame.loc[frame.duplicated(keys), ID]
     if len(duplicates):
         raise TableError(f"people appear more than once in {path.name}: {join_names(duplicates)}.")

@@ -16,16 +16,8 @@ import pandas as pd
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import SimulationError
+from rindices.experiments import simulate
 from rindices.experiments.reference import HealthyReference, load_reference
-from rindices.experiments.simulate import (
-    Disease,
-    DrawnPeople,
-    SimulatedCohort,
-    draw_people,
-    resolve_task,
-    write_cohort,
-    write_tables,
-)
 from rindices.experiments.tasks import SimulationTask
 from rindices.preprocess.residualise import Residualiser
 from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
@@ -68,7 +60,7 @@ class SimulatedVisits:
     the event or to the end of observation, ``event`` (0 or 1), group and covariates at the first visit.
     """
 
-    simulated: SimulatedCohort
+    simulated: simulate.SimulatedCohort
     sessions: pd.DataFrame
     rates: pd.DataFrame
     outcomes: pd.DataFrame
@@ -85,13 +77,13 @@ def simulate_visits(
     task: a task of brain volumes; healthy: healthy people to add the patterns to; they do not age between visits.
     Raises SimulationError: if the task cannot have visits, or fewer than two are planned.
     """
-    plan, spec = plan or VisitPlan(), resolve_task(task)
+    plan, spec = plan or VisitPlan(), simulate.resolve_task(task)
     if spec.organs or spec.dependence:
         raise SimulationError("tasks organs and personal cannot have visits: choose another task.")
     if plan.visits < 2:
         raise SimulationError(f"{plan.visits} visit per person is not a repeat visit: give 2 or more.")
     reference = load_reference()
-    drawn = draw_people(spec, seed, healthy, reference)
+    drawn = simulate.draw_people(spec, seed, healthy, reference)
     volumes, people, covariates, patient, patterns = drawn
     ages = reference if healthy is None else None
     disease_rng, course_rng, noise_rng, event_rng = (np.random.default_rng([seed, part]) for part in (1, 10, 11, 12))
@@ -103,7 +95,7 @@ def simulate_visits(
     measured = volumes.to_numpy(dtype=float)[person]
     if ages is not None:
         measured = measured * np.exp(years[:, None] * ages.coefficients[1])
-    disease = Disease(spec, patterns, np.full(measured.shape[1], spec.rate))
+    disease = simulate.Disease(spec, patterns, np.full(measured.shape[1], spec.rate))
     for number in range(plan.visits):  # the same random numbers at each visit: a person's pattern stays
         rows = np.flatnonzero((visit == number) & patient[person])
         full = np.zeros((int(patient.sum()), len(patterns)))
@@ -118,7 +110,7 @@ def simulate_visits(
     frame = pd.DataFrame(measured.round(2) if healthy is None else measured, columns=volumes.columns)
     source, unit = ("dlmuse", "mm3") if healthy is None else (healthy.source, healthy.unit)
     own = sessions[[ID, SESSION, GROUP]].copy(), sessions[list(covariates.columns)].copy()
-    simulated = SimulatedCohort(
+    simulated = simulate.SimulatedCohort(
         Cohort(frame, *own, source, unit),
         truth[patient[person]].reset_index(drop=True),
         *disease.describe(volumes.columns),
@@ -155,7 +147,7 @@ def _draw_schedule(n_people: int, plan: VisitPlan, rng: np.random.Generator) -> 
 
 
 def _draw_noise(
-    drawn: DrawnPeople, reference: HealthyReference | None, n_scans: int, rng: np.random.Generator
+    drawn: simulate.DrawnPeople, reference: HealthyReference | None, n_scans: int, rng: np.random.Generator
 ) -> FloatArray:
     """Return retest noise of log volumes (n_scans, R), as large in relation to the healthy variance as measured."""
     if reference is not None:
@@ -245,8 +237,8 @@ def write_visits(result: SimulatedVisits, folder: Path) -> None:
 
     ``participants.tsv`` has one row per person, as at the first visit.
     """
-    write_cohort(result.simulated, folder)
+    simulate.write_cohort(result.simulated, folder)
     first = result.sessions.drop_duplicates(ID).drop(columns=[SESSION, "years"])
     tables = {"participants.tsv": first, "sessions.tsv": result.sessions}
     tables |= {"rates.tsv": result.rates, "outcomes.tsv": result.outcomes}
-    write_tables(folder, tables)
+    simulate.write_tables(folder, tables)

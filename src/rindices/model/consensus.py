@@ -193,10 +193,9 @@ def make_measured_inference(
 
         return MeasuredInference(infer_without, np.maximum(added, 0.0))
     if training is None:
-        raise ModelError(
-            "this model does not know how regions vary together, so it needs all of them: leave out people who lack "
-            "a region (--on-missing drop), or give all regions."
-        )
+        what = "this model does not know how regions vary together, so it needs all of them"
+        cure = "leave out people who lack a region (--on-missing drop), or give all regions"
+        raise ModelError(f"{what}: {cure}.")
     noise = draw_training_noise(len(training.mean))
     filled = fill_regions(training.mean + noise @ np.linalg.inv(training.root), missing, training)
     drawn = filled.copy()

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from rindices._typing import AnyArray, FloatArray
 from rindices._version import __version__
 from rindices.array_checks import find_interval_fault
-from rindices.errors import ModelError, Problem, ProblemCode, Severity, describe_os_error, make_damage_error
+from rindices.errors import ModelError, Problem, ProblemCode, Severity, explain_write_errors, make_damage_error
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS, MemberHead, TrajectoryHead
 from rindices.model.intervals import CalibratedIntervals
 from rindices.model.records import ModelCard, Record, SelectionRecord
@@ -275,10 +275,8 @@ def write_model(model: ModelContent, path: Path) -> None:
         "training_distances": None if model.training is None else len(model.training.distances),
         "interval_knots": None if model.intervals is None else model.intervals.knots.shape[1],
     }
-    try:
+    with explain_write_errors(str(path), ModelError, "check the folder"):
         write_safetensors(path, collect_arrays(model), metadata)
-    except OSError as error:
-        raise ModelError(f"cannot write {path} ({describe_os_error(error)}): check the folder.") from error
 
 
 def read_model(path: Path, kind: type[AnyModel]) -> AnyModel:

@@ -246,10 +246,8 @@ class FittedModel(ModelContent):
         -------
         (S, N, M)
         """
-        volumes, covariates = self.preprocessing.aligned(cohort)
-        return self._consensus.infer_members(
-            self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
-        )
+        inputs = self.preprocessing.inputs(*self.preprocessing.aligned(cohort), self.preprocessing.sites_of(cohort))
+        return self._consensus.infer_members(inputs)
 
     def tabulate_own_people(self, cohort: Cohort, unseen: BoolArray | None) -> pd.DataFrame:
         """Return the R-indices of the people whom the model was trained on.

@@ -114,10 +114,9 @@ class NormalReference:
         n_sites = int(sites.max(initial=0)) + 1
         n_free = len(healthy) - n_sites - design.shape[1]
         if n_free < _MIN_PEOPLE:
-            raise ModelError(
-                f"{format_count(len(healthy), 'person', 'people')} of {format_count(n_sites, 'site')} are too few for "
-                f"a reference: at least {_MIN_PEOPLE} more than sites and covariates are needed."
-            )
+            people = f"{format_count(len(healthy), 'person', 'people')} of {format_count(n_sites, 'site')}"
+            needed = f"at least {_MIN_PEOPLE} more than sites and covariates are needed"
+            raise ModelError(f"{people} are too few for a reference: {needed}.")
         volumes = healthy.volumes.to_numpy(dtype=float)
         volumes = NormalScores.fit(volumes).transform(volumes) if adjust == "rank" else volumes
         volumes = np.log(volumes) if adjust == "log" else volumes
@@ -154,10 +153,9 @@ class NormalReference:
         position = {region: index for index, region in enumerate(self.regions)}
         missing = [region for region in regions if region not in position]
         if missing:
-            raise ModelError(
-                f"the reference {self.name} lacks {format_count(len(missing), 'region')} of the study: "
-                f"{join_names(missing)}. Leave them out (--exclude), or give a reference of the same program and atlas."
-            )
+            what = f"the reference {self.name} lacks {format_count(len(missing), 'region')} of the study"
+            cure = "Leave them out (--exclude), or give a reference of the same program and atlas"
+            raise ModelError(f"{what}: {join_names(missing)}. {cure}.")
         rows = [position[region] for region in regions]
         return self.correlation[np.ix_(rows, rows)]
 

@@ -175,9 +175,8 @@ def _stack_steps(model: ModelContent) -> FloatArray:
     """Return the steps of the aligned members (S, M, K, R), on the scale on which disease is additive."""
     heads = list_trajectory_heads(model)
     if not heads:
-        raise ModelError(
-            "the patterns of this model are no curves, so their regions have no order: fit with recipe default."
-        )
+        what = "the patterns of this model are no curves, so their regions have no order"
+        raise ModelError(f"{what}: fit with recipe default.")
     return np.stack([head.steps[list(order)] for head, order in zip(heads, model.orders, strict=True)])
 
 

@@ -61,10 +61,8 @@ def _split_digest(path: Path, header: Mapping[str, Any]) -> tuple[dict[str, Any]
     declared = header.get("__metadata__")
     text = declared.get(METADATA_KEY) if isinstance(declared, dict) else None
     if not isinstance(text, str):
-        raise ModelError(
-            f"{path.name} is a safetensors file, but not one of rindices: it has no '{METADATA_KEY}' metadata. Give a "
-            "model of rindices."
-        )
+        what = f"is a safetensors file, but not one of rindices: it has no '{METADATA_KEY}' metadata"
+        raise ModelError(f"{path.name} {what}. Give a model of rindices.")
     metadata = _parse_json(text, path)
     if not isinstance(metadata, dict):
         raise make_damage_error(path.name, "its metadata are not an object")

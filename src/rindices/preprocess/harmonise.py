@@ -9,7 +9,7 @@ Shape letters: N people, R regions, P columns of the design, K sites.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, TypedDict
+from typing import Any, Self
 
 import numpy as np
 
@@ -34,14 +34,6 @@ MIN_SITE_CONTROLS = 10
 _ARRAY_NAMES = ("mean", "centre", "coefficients", "sd", "shift", "scale")
 _TOLERANCE = 1e-4  # relative change at which the published algorithm stops
 _MAX_ITERATIONS = 1_000
-
-
-class HarmoniserRecord(TypedDict):
-    """The part of a harmoniser that is written as JSON."""
-
-    mode: str
-    sites: list[str]
-    counts: list[int]
 
 
 @dataclass(frozen=True)
@@ -93,10 +85,9 @@ class Harmoniser:
         single = [name for name, count in zip(names, counts, strict=True) if count < 2]
         if single:
             noun = "control" if patient is None else "person"
-            raise PreprocessingError(
-                f"{join_names(single)} has one {noun}, and the effect of a site needs two: leave it out "
-                f"(--leave-out-site {','.join(single)}), join it to another site, or use no sites (--site none)."
-            )
+            what = f"{join_names(single)} has one {noun}, and the effect of a site needs two"
+            cure = "join it to another site, or use no sites (--site none)"
+            raise PreprocessingError(f"{what}: leave it out (--leave-out-site {','.join(single)}), {cure}.")
         preserved = design if patient is None else np.column_stack([design, patient])
         indicators = np.eye(len(names))[site_index]
         levels, centre, coefficients = _regress_volumes(volumes, indicators, preserved)
@@ -171,10 +162,11 @@ class Harmoniser:
         required = max(min_controls, 2)
         small = [f"{name} ({format_count(n, 'control')})" for name, n in zip(new, counts, strict=True) if n < required]
         if small:
-            raise PreprocessingError(
-                f"sites that were not in training have too few controls to estimate their effect: {join_names(small)}. "
-                f"At least {required} are needed: add controls, or leave these sites out."
+            what = (
+                f"sites that were not in training have too few controls to estimate their effect: {join_names(small)}"
             )
+            cure = f"At least {required} are needed: add controls, or leave these sites out"
+            raise PreprocessingError(f"{what}. {cure}.")
         standardised = (volumes - self._predict(design)) / self.sd
         effects = [estimate_site_effect(standardised[site_names == name]) for name in new]
         return replace(
@@ -212,7 +204,7 @@ class Harmoniser:
         """Return the estimated arrays by name."""
         return {f"harmonise.{name}": getattr(self, name) for name in _ARRAY_NAMES}
 
-    def to_dict(self) -> HarmoniserRecord:
+    def to_dict(self) -> dict[str, Any]:
         """Return everything else as plain values for JSON."""
         return {"mode": self.mode, "sites": list(self.sites), "counts": list(self.counts)}
 
@@ -224,7 +216,7 @@ class Harmoniser:
         return {f"harmonise.{name}": shape for name, shape in zip(_ARRAY_NAMES, shapes, strict=True)}
 
     @classmethod
-    def from_parts(cls, record: HarmoniserRecord, arrays: Mapping[str, FloatArray]) -> Self:
+    def from_parts(cls, record: Mapping[str, Any], arrays: Mapping[str, FloatArray]) -> Self:
         """Build from the results of `to_dict` and `to_arrays`."""
         estimates = {name: arrays[f"harmonise.{name}"] for name in _ARRAY_NAMES}
         counts = tuple(int(count) for count in record["counts"])
@@ -258,9 +250,8 @@ def shrink_site_effect(n_people: int, shift_hat: FloatArray, variance_hat: Float
     shape, rate = 2 + mean**2 / spread, mean + mean**3 / spread
     shift, variance = shift_hat, variance_hat
     for _ in range(_MAX_ITERATIONS):
-        new_shift = (n_people * shift_variance * shift_hat + variance * shift_mean) / (
-            n_people * shift_variance + variance
-        )
+        weight = n_people * shift_variance
+        new_shift = (weight * shift_hat + variance * shift_mean) / (weight + variance)
         squares = (n_people - 1) * variance_hat + n_people * (shift_hat - new_shift) ** 2
         new_variance = (rate + squares / 2) / (n_people / 2 + shape - 1)
         change = max(_compute_relative_change(new_shift, shift), _compute_relative_change(new_variance, variance))
@@ -293,10 +284,9 @@ def _regress_volumes(
     scaled = (preserved - centre) / spread
     design, n_sites = np.column_stack([indicators, scaled]), indicators.shape[1]
     if np.linalg.matrix_rank(design) < n_sites + np.linalg.matrix_rank(scaled):
-        raise PreprocessingError(
-            "sites cannot be told apart from the diagnosis or a covariate: each site has only one kind of people. "
-            'Leave that covariate out, harmonise by controls, or set harmonise = "none".'
-        )
+        what = "sites cannot be told apart from the diagnosis or a covariate: each site has only one kind of people"
+        cure = 'Leave that covariate out, harmonise by controls, or set harmonise = "none"'
+        raise PreprocessingError(f"{what}. {cure}.")
     solution = np.linalg.lstsq(design, volumes, rcond=None)[0]
     return solution[:n_sites], centre, solution[n_sites:] / spread[:, None]
 
@@ -318,8 +308,6 @@ def resolve_harmonise_mode(cohort: Cohort, requested: str | None = None) -> str:
     if not has_sites:
         raise PreprocessingError(f'harmonise = "{requested}" needs the site of each person: name its column (--site).')
     if duplicates:
-        raise PreprocessingError(
-            f"{join_names(duplicates)} is the site and a covariate as well: take it out of the covariates, or set "
-            'harmonise = "none".'
-        )
+        cure = 'take it out of the covariates, or set harmonise = "none"'
+        raise PreprocessingError(f"{join_names(duplicates)} is the site and a covariate as well: {cure}.")
     return requested

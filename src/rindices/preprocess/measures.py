@@ -52,8 +52,6 @@ def resolve_adjustment(cohort: Cohort, requested: str | None = None) -> str:
     smallest = cohort.volumes.min()
     negative = [str(name) for name in cohort.volumes.columns[(smallest <= 0).to_numpy()]]
     if negative and requested == "log":
-        raise PreprocessingError(
-            f'adjust = "log" needs positive values; these regions have others: {join_names(negative)}. Leave them out '
-            '(--exclude), or set adjust = "linear".'
-        )
+        what = f'adjust = "log" needs positive values; these regions have others: {join_names(negative)}'
+        raise PreprocessingError(f'{what}. Leave them out (--exclude), or set adjust = "linear".')
     return "linear" if negative else "log"

@@ -30,10 +30,8 @@ def estimate_design_moments(design: FloatArray) -> DesignMoments:
     is_complete = ~np.isnan(design).any(axis=1)
     least = design.shape[1] + 2
     if not is_complete.all() and is_complete.sum() < least:
-        raise PreprocessingError(
-            f"covariates cannot be imputed: {is_complete.sum()} controls have all of them, and {least} are needed. "
-            "Leave out the covariate that is missing most."
-        )
+        what = f"covariates cannot be imputed: {is_complete.sum()} controls have all of them, and {least} are needed"
+        raise PreprocessingError(f"{what}. Leave out the covariate that is missing most.")
     complete = design[is_complete]
     mean = complete.mean(axis=0)
     deviations = complete - mean
@@ -76,10 +74,9 @@ def fill_by_regression(volumes: FloatArray, design: FloatArray, regions: Sequenc
     short = np.flatnonzero((~is_missing).sum(axis=0) < least).tolist()
     if short:
         names = [str(regions[k]) if len(regions) else f"column {k + 1}" for k in short]
-        raise PreprocessingError(
-            f"measured in fewer than {least} of the people that the adjustment is estimated from: {join_names(names)}. "
-            f"Leave them out: --exclude {','.join(names[:5])}."
-        )
+        what = f"measured in fewer than {least} of the people that the adjustment is estimated from"
+        cure = f"Leave them out: --exclude {','.join(names[:5])}"
+        raise PreprocessingError(f"{what}: {join_names(names)}. {cure}.")
     columns = np.column_stack([np.ones(len(design)), design - design.mean(axis=0)])
     filled = volumes.copy()
     masks, labels = np.unique(is_missing, axis=1, return_inverse=True)

@@ -6,7 +6,7 @@ Shape letters: N people, B people of a block, R regions, C covariates, P columns
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NotRequired, Self, TypedDict
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -15,11 +15,11 @@ from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks
 from rindices.errors import Findings, PreprocessingError, Problem, ProblemCode, Severity, format_count, join_names
 from rindices.preprocess import residualise
-from rindices.preprocess.harmonise import MIN_SITE_CONTROLS, Harmoniser, HarmoniserRecord, resolve_harmonise_mode
+from rindices.preprocess.harmonise import MIN_SITE_CONTROLS, Harmoniser, resolve_harmonise_mode
 from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness, resolve_adjustment
 from rindices.preprocess.missing import fill_by_regression, fill_within_sites
 from rindices.preprocess.normal_scores import NormalScores
-from rindices.preprocess.residualise import CovariateCoding, CovariateRecord, Residualiser
+from rindices.preprocess.residualise import CovariateCoding, Residualiser
 from rindices.preprocess.standardise import Standardiser
 from rindices.tables.cohort import ID, SITE, Cohort
 
@@ -69,16 +69,6 @@ def _fit_residualiser(
 def get_sites(cohort: Cohort) -> list[str]:
     """Return the site of each person as text (N,)."""
     return [str(site) for site in cohort.people[SITE]]
-
-
-class PreprocessingRecord(TypedDict):
-    """The part of the preprocessing that is written as JSON."""
-
-    regions: list[str]
-    covariates: list[CovariateRecord]
-    harmonise: NotRequired[HarmoniserRecord]
-    adjust: str
-    design_covariance: bool
 
 
 @dataclass(frozen=True)
@@ -380,7 +370,7 @@ class Preprocessing:
         steps = (self.residualiser, self.standardiser, self.harmoniser, self.normal_scores)
         return {name: array for step in steps if step is not None for name, array in step.to_arrays().items()}
 
-    def to_dict(self) -> PreprocessingRecord:
+    def to_dict(self) -> dict[str, Any]:
         """Return names and codings as plain values for JSON.
 
         Returns
@@ -388,7 +378,7 @@ class Preprocessing:
         dict
             With ``regions``, ``covariates`` and, if sites are harmonised, ``harmonise``.
         """
-        record: PreprocessingRecord = {
+        record: dict[str, Any] = {
             "regions": list(self.regions),
             "covariates": self.residualiser.to_dict(),
             "adjust": self.adjust,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from typing import Literal, NotRequired, Self, TypedDict
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -32,17 +32,6 @@ _HEAD_SIZE = re.compile(
 """Names of covariates that measure the size of the head."""
 
 
-class CovariateRecord(TypedDict):
-    """A covariate as written to JSON: the range of a numeric one, the levels of a categorical one."""
-
-    name: str
-    kind: Literal["numeric", "categorical"]
-    low: NotRequired[float]
-    high: NotRequired[float]
-    levels: NotRequired[list[str]]
-    log: NotRequired[bool]
-
-
 @dataclass(frozen=True)
 class NumericCovariate:
     """A covariate with one design column.
@@ -59,10 +48,9 @@ class NumericCovariate:
     def encode(self, values: pd.Series) -> FloatArray:
         """Return the design column: (N,) -> (N, 1)."""
         if not pd.api.types.is_numeric_dtype(values):
-            raise PreprocessingError(
-                f"{self.name} was a number in training ({self._format_range()}), here it is text: "
-                f"{join_names(sorted({str(value) for value in values}))}. Code it as in training."
-            )
+            what = f"{self.name} was a number in training ({self._format_range()}), here it is text"
+            texts = join_names(sorted({str(value) for value in values}))
+            raise PreprocessingError(f"{what}: {texts}. Code it as in training.")
         numbers = np.asarray(values, dtype=float)[:, None]
         if not self.log:
             return numbers
@@ -80,10 +68,8 @@ class NumericCovariate:
         median = float(np.nanmedian(numbers)) if np.isfinite(numbers).any() else self.low
         if not self.low - span <= median <= self.high + span:
             here = f"the median {self.name} is {format_quantity(median)} here"
-            what, cure = (
-                f"{here}; it was {self._format_range()} in training",
-                "It looks like another unit or coding: convert it",
-            )
+            what = f"{here}; it was {self._format_range()} in training"
+            cure = "It looks like another unit or coding: convert it"
             findings.error(ProblemCode.UNIT_MISMATCH, what, cure, subject=self.name)
             return
         outside = np.flatnonzero((numbers < self.low) | (numbers > self.high))
@@ -97,7 +83,7 @@ class NumericCovariate:
     def _format_range(self) -> str:
         return f"{format_quantity(self.low)} to {format_quantity(self.high)}"
 
-    def to_dict(self) -> CovariateRecord:
+    def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {"name": self.name, "kind": "numeric", "low": self.low, "high": self.high, "log": self.log}
 
@@ -123,15 +109,13 @@ class CategoricalCovariate:
         unseen = sorted(set(categories) - set(self.levels))
         if unseen:
             rows = np.flatnonzero(np.isin(codes, [code for code, text in enumerate(categories) if text in unseen]))
-            what, known = (
-                f"{self.name} has {join_names(unseen)}, which no control has",
-                f"Known are {join_names(self.levels)}",
-            )
+            what = f"{self.name} has {join_names(unseen)}, which no control has"
+            known = f"Known are {join_names(self.levels)}"
             cure = f"{known}: recode it, leave these people out, or do not adjust for {self.name}"
             offenders = [ids[int(row)] for row in rows]
             findings.error(ProblemCode.UNKNOWN_CATEGORY, what, cure, subject=self.name, offenders=offenders)
 
-    def to_dict(self) -> CovariateRecord:
+    def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {"name": self.name, "kind": "categorical", "levels": list(self.levels)}
 
@@ -204,26 +188,24 @@ class Residualiser:
         effect = (self.coefficients.T @ (design - self.centre).T).T  # column-major, the layout of volumes
         return np.subtract(volumes, effect, out=effect)
 
-    def review(
-        self, covariates: pd.DataFrame, ids: Sequence[str], findings: Findings, is_complete: bool = True
-    ) -> None:
-        """Report people whom the linear model cannot adjust well; a chunk of a table is not ``is_complete``."""
+    def review(self, covariates: pd.DataFrame, ids: Sequence[str], findings: Findings, whole: bool = True) -> None:
+        """Report people whom the linear model cannot adjust well; a chunk of a table is not ``whole``."""
         for coding in self.codings:
-            coding.review(covariates[coding.name], ids, findings.at("covariates"), is_complete)
+            coding.review(covariates[coding.name], ids, findings.at("covariates"), whole)
 
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return the estimated arrays by name."""
         arrays = {"residualise.centre": self.centre, "residualise.coefficients": self.coefficients}
         return arrays if self.covariance is None else arrays | {"residualise.covariance": self.covariance}
 
-    def to_dict(self) -> list[CovariateRecord]:
+    def to_dict(self) -> list[dict[str, Any]]:
         """Return the coding of each covariate as plain values for JSON."""
         return [coding.to_dict() for coding in self.codings]
 
     @classmethod
-    def from_parts(cls, codings: Sequence[CovariateRecord], arrays: Mapping[str, FloatArray]) -> Self:
+    def from_parts(cls, codings: Sequence[Mapping[str, Any]], arrays: Mapping[str, FloatArray]) -> Self:
         """Build from the results of `to_dict` and `to_arrays`."""
-        rebuilt = tuple(build_coding(record) for record in codings)
+        rebuilt = tuple(map(build_coding, codings))
         covariance = arrays.get("residualise.covariance")
         return cls(rebuilt, arrays["residualise.centre"], arrays["residualise.coefficients"], covariance=covariance)
 
@@ -309,7 +291,7 @@ def _factorise_as_text(values: pd.Series) -> tuple[IntArray, list[str]]:
     return codes, [f"{float(value):g}" if is_numeric else str(value) for value in distinct]
 
 
-def build_coding(record: CovariateRecord) -> CovariateCoding:
+def build_coding(record: Mapping[str, Any]) -> CovariateCoding:
     """Return the coding of a record of `to_dict`."""
     if record["kind"] == "numeric":
         return NumericCovariate(record["name"], float(record["low"]), float(record["high"]), bool(record["log"]))

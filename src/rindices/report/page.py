@@ -10,21 +10,14 @@ from markupsafe import Markup
 
 from rindices._version import __version__
 from rindices.atomic import write_atomically
-from rindices.errors import StudyError, describe_os_error, format_count
+from rindices.errors import StudyError, explain_write_errors, format_count
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import CITATION
 from rindices.model.intervals import NOMINAL_COVERAGE
 from rindices.model.records import CohortRecord
-from rindices.report import figures, sections
+from rindices.report import figures, sections, study_results
 from rindices.report.explore_section import PersonDetails, build_explore_section, read_person_details
 from rindices.report.formatting import make_environment
-from rindices.report.study_results import (
-    NullResults,
-    StudyResults,
-    read_index_file,
-    read_null_results,
-    read_study_results,
-)
 
 REPORT_FILE = "report.html"
 REPORT_WITH_IDS_FILE = "report_with_ids.html"
@@ -54,24 +47,21 @@ def write_report(folder: str | PathLike[str], with_ids: bool = False) -> Path:
         If the folder holds no finished study, or the page cannot be written.
     """
     path = Path(folder) / (REPORT_WITH_IDS_FILE if with_ids else REPORT_FILE)
-    null_results = read_null_results(path.parent)
+    null_results = study_results.read_null_results(path.parent)
     if null_results is not None:
         if with_ids:
             raise StudyError("no pattern was detected, so nobody has R-indices: write the report without ids.")
         page = render_null_report(null_results)
     else:
-        results = read_study_results(path.parent)
-        page = render_report(
-            results, read_person_details(path.parent, read_index_file(path.parent)) if with_ids else None
-        )
-    try:
+        results = study_results.read_study_results(path.parent)
+        details = read_person_details(path.parent, study_results.read_index_file(path.parent)) if with_ids else None
+        page = render_report(results, details)
+    with explain_write_errors(str(path), StudyError, "make room or free the folder"):
         write_atomically(path, page.encode())
-    except OSError as error:
-        raise StudyError(f"cannot write {path} ({describe_os_error(error)}): make room or free the folder.") from error
     return path
 
 
-def render_report(results: StudyResults, details: PersonDetails | None = None) -> str:
+def render_report(results: study_results.StudyResults, details: PersonDetails | None = None) -> str:
     """Return the page of a study with a model as HTML; details only for a page with ids, which stays at home."""
     model, selection = results.model, results.selection
     match = figures.match_atlas(model.regions, results.cohort.unit)
@@ -112,7 +102,7 @@ def render_report(results: StudyResults, details: PersonDetails | None = None) -
     )
 
 
-def render_null_report(results: NullResults) -> str:
+def render_null_report(results: study_results.NullResults) -> str:
     """Return the page of a study in which no pattern was detected, as HTML."""
     cohort, selection = results.cohort, results.selection
     match = figures.match_atlas(tuple(results.effects["region"]), cohort.unit)

@@ -16,19 +16,8 @@ from rindices._typing import FloatArray
 from rindices.errors import Severity
 from rindices.learners.ensemble import N_SPLITS
 from rindices.learners.inference import SEVERITY_LEVELS
-from rindices.model import pattern_tables
+from rindices.model import pattern_tables, records
 from rindices.model.fitted import FittedModel
-from rindices.model.records import (
-    MIN_SPLIT_HALF,
-    AdjustmentRecord,
-    CohortRecord,
-    HeldOutLikelihoodRecord,
-    PatternRecord,
-    ProblemRecord,
-    Reproduction,
-    SelectionRecord,
-    describe_adjustment,
-)
 from rindices.report.figures import AtlasMatch, effect_to_hex, effects_to_rgb, plot_excess, plot_progress, render_views
 from rindices.report.formatting import format_summary, make_environment
 from rindices.report.region_names import format_region_name
@@ -50,7 +39,7 @@ where they change one after another. R-indices of curved patterns are as accurat
 _PROGRESS_LEVELS = np.linspace(0.0, 1.0, 51)
 _N_CURVES = 8  # regions whose change along severity is listed
 _MAX_Q = 0.05
-_MEASURES = {"split_half": MIN_SPLIT_HALF, "auc": 0.5, "carriers": MIN_CARRIER_SHARE}
+_MEASURES = {"split_half": records.MIN_SPLIT_HALF, "auc": 0.5, "carriers": MIN_CARRIER_SHARE}
 """Figures of a pattern, and the values below which they are called weak."""
 _MAX_PATTERN_SIMILARITY, _MAX_INDEX_CORRELATION = 0.7, 0.6
 _MIN_CONTROLS_PER_LEVEL = 5
@@ -71,8 +60,8 @@ class StudyFacts:
     controls: int | None
     patients: int | None
     scans: int | None
-    adjustment: AdjustmentRecord
-    patterns: Sequence[PatternRecord] = ()
+    adjustment: records.AdjustmentRecord
+    patterns: Sequence[records.PatternRecord] = ()
     is_refitted: bool = False
 
     @classmethod
@@ -84,13 +73,13 @@ class StudyFacts:
             controls=card.trained_on.get("controls"),
             patients=card.trained_on.get("patients"),
             scans=card.trained_on.get("scans"),
-            adjustment=describe_adjustment(model.preprocessing, card.unit),
+            adjustment=records.describe_adjustment(model.preprocessing, card.unit),
             patterns=card.pattern_evidence,
             is_refitted=recipe is not None and recipe.is_refitted,
         )
 
     @classmethod
-    def of_null_study(cls, cohort: CohortRecord, selection: SelectionRecord) -> "StudyFacts":
+    def of_null_study(cls, cohort: records.CohortRecord, selection: records.SelectionRecord) -> "StudyFacts":
         """Return the facts of a study without a model."""
         assert selection.adjustment is not None
         return cls(cohort.controls, cohort.patients, cohort.scans, selection.adjustment)
@@ -125,7 +114,7 @@ def locate_pattern(results: StudyResults, name: str, max_structures: int = 3) ->
     return Context(name=name, is_loss=is_loss, structures=list(dict.fromkeys(plain))[:max_structures])
 
 
-def summarise_test(selection: SelectionRecord, cohort: CohortRecord, scale: str = "") -> Context:
+def summarise_test(selection: records.SelectionRecord, cohort: records.CohortRecord, scale: str = "") -> Context:
     """Return the permutation test as the page tells it, with the covariates that it adjusts all regions for.
 
     ``n_reached`` permutations differ at least as much as the groups really do. The test is open-ended if its last step
@@ -170,13 +159,13 @@ def collect_warnings(results: StudyResults) -> Context:
     )
 
 
-def collect_cohort_warnings(cohort: CohortRecord, skipped_codes: Collection[str] = ()) -> Context:
+def collect_cohort_warnings(cohort: records.CohortRecord, skipped_codes: Collection[str] = ()) -> Context:
     """Return what a reader should know about the people.
 
     Problems are warnings about the table, one for each code that no other section explains. Their summaries name no
     participant, since a report may be passed on.
     """
-    problems: dict[str, ProblemRecord] = {}
+    problems: dict[str, records.ProblemRecord] = {}
     for problem in cohort.problems:
         if problem.severity == Severity.WARNING and problem.code not in skipped_codes:
             first = problems.get(problem.code)
@@ -198,7 +187,7 @@ def collect_cohort_warnings(cohort: CohortRecord, skipped_codes: Collection[str]
     return Context(rare_levels=rare, group_differences=differences, problems=list(problems.values()))
 
 
-def build_covariate_rows(cohort: CohortRecord) -> list[Context]:
+def build_covariate_rows(cohort: records.CohortRecord) -> list[Context]:
     """Return the rows of the table of covariates."""
     rows = []
     for covariate in cohort.covariates:
@@ -329,7 +318,7 @@ def build_pattern_sections(results: StudyResults, match: AtlasMatch, limit: floa
         effects, top, rows = results.get_effects(name), results.list_top_regions(name), results.select_pattern(name)
         steps = {severity: results.get_effects(name, severity) for severity in SEVERITY_LEVELS}
         record = next((each for each in results.selection.patterns if each.name == name), None)
-        is_reproduced = record is None or record.reproduction is not Reproduction.NOT_REPRODUCED
+        is_reproduced = record is None or record.reproduction is not records.Reproduction.NOT_REPRODUCED
         undrawn = [] if match.atlas is None else sorted(match.undrawn_regions, key=lambda region: -abs(effects[region]))
         bars = []
         for region, change, low, high in top[["region", "change", "low", "high"]].itertuples(index=False, name=None):
@@ -343,9 +332,7 @@ def build_pattern_sections(results: StudyResults, match: AtlasMatch, limit: floa
             n_certain=None if rows["low"].isna().any() else int(((rows["low"] > 0) | (rows["high"] < 0)).sum()),
             n_regions=len(effects),
             images=render_views(match, effects, limit),
-            undrawn=[
-                Context(region=labels[region], cell=make_colour_cell(effects[region], limit)) for region in undrawn
-            ],
+            undrawn=[Context(region=labels[each], cell=make_colour_cell(effects[each], limit)) for each in undrawn],
             top=bars,
             curves=[
                 Context(region=labels[region], cells=[make_colour_cell(step[region], limit) for step in steps.values()])
@@ -382,11 +369,9 @@ def build_trajectory_section(results: StudyResults, match: AtlasMatch, limit: fl
     if is_curved:
         courses, order = pattern_tables.make_course_table(model), pattern_tables.make_region_order(model)
         progress = pattern_tables.compute_progress(model, _PROGRESS_LEVELS)
-        for position, name in enumerate(results.names):
+        for k, name in enumerate(results.names):
             of_pattern = courses[courses["pattern"] == name].reset_index(drop=True)
-            course = _build_course(
-                name, of_pattern, order[order["pattern"] == name], progress[:, position], match, limit
-            )
+            course = _build_course(name, of_pattern, order[order["pattern"] == name], progress[:, k], match, limit)
             patterns.append(Context(name=name, location=locate_pattern(results, name), **course))
     return Context(
         is_curved=is_curved,
@@ -399,7 +384,7 @@ def build_trajectory_section(results: StudyResults, match: AtlasMatch, limit: fl
     )
 
 
-def is_order_uncertain(held_out: HeldOutLikelihoodRecord | None) -> bool:
+def is_order_uncertain(held_out: records.HeldOutLikelihoodRecord | None) -> bool:
     """Return whether curved patterns are ahead of straight ones by no more than chance would give."""
     if held_out is None or held_out.curved is None or held_out.straight is None or held_out.curved_gain_se is None:
         return False

@@ -163,9 +163,7 @@ def read_change_section(folder: Path) -> SimpleNamespace | None:
         "retest": ["index", "people", "correlation", "smallest_change"],
         "trial": ["index", "group", *size],
     }
-    tables = {
-        name: _read_if_written(folder / f"change_{name}.tsv", needed, "change") for name, needed in columns.items()
-    }
+    tables = {name: _read_if_written(folder / f"change_{name}.tsv", each, "change") for name, each in columns.items()}
     if all(table is None for table in tables.values()):
         return None
     return SimpleNamespace(**tables, figure=_read_figure(folder / "change_groups.png"))

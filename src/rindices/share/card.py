@@ -25,6 +25,7 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
     """
     card = model.card
     names = model.index_names
+    rows = [f"| {name} | {_escape_cell(_list_largest_regions(model, k))} |" for k, name in enumerate(names)]
     word = get_wording(card.unit)
     parts = re.split(r"(\$\w+)", files("rindices.share").joinpath("card.md").read_text("utf-8"))
     text = "".join(part if part.startswith("$") else word(part) for part in parts)  # names of fields stay
@@ -42,9 +43,7 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
         licence=_escape_cell(card.licence) if card.licence else "_to be written_",
         meaning=_describe_scale(model),
         source=_escape_cell(card.source),
-        patterns="\n".join(
-            f"| {name} | {_escape_cell(_list_largest_regions(model, k))} |" for k, name in enumerate(names)
-        ),
+        patterns="\n".join(rows),
         regions=", ".join(f"`{_escape_cell(region)}`" for region in model.regions),
         citation=_escape_cell(card.citation),
     )

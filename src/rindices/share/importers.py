@@ -75,10 +75,8 @@ def import_published(path: Path, name: str) -> FittedModel:
         raise ModelError(f"no published model is called '{name}': {did_you_mean(name, list(PUBLISHED_MODELS))}")
     published, checkpoint = PUBLISHED_MODELS[name], _read_checkpoint(path)
     if hash_checkpoint(checkpoint) != published.digest:
-        raise ModelError(
-            f"{path.name} is a checkpoint, but its numbers are not those of the published {name}: get the file again, "
-            "or import it as a model of your own with --regions."
-        )
+        what = f"{path.name} is a checkpoint, but its numbers are not those of the published {name}"
+        raise ModelError(f"{what}: get the file again, or import it as a model of your own with --regions.")
     card = ModelCard(name=name, source="dlmuse", unit="mm3", licence="MIT", citation=published.citation)
     return _build_model(path.name, checkpoint, list_published_regions(), published.covariates, published.order, card)
 
@@ -95,10 +93,8 @@ def import_checkpoint(
     checkpoint = _read_checkpoint(path, epoch)
     names = [_parse_region(text) for text in regions]
     if len(names) != checkpoint.n_regions or len(set(names)) != len(names):
-        raise ModelError(
-            f"the checkpoint has {checkpoint.n_regions} regions, {len(set(names))} different ones were named: give the "
-            "columns of the table it was trained on, in order."
-        )
+        what = f"the checkpoint has {checkpoint.n_regions} regions, {len(set(names))} different ones were named"
+        raise ModelError(f"{what}: give the columns of the table it was trained on, in order.")
     order = tuple(range(checkpoint.n_patterns))
     return _build_model(path.name, checkpoint, names, covariates, order, ModelCard(source="table", citation=CITATION))
 
@@ -141,10 +137,8 @@ def _build_model(
     card: ModelCard,
 ) -> FittedModel:
     if len(covariates) != len(checkpoint.low):
-        raise ModelError(
-            f"the checkpoint was corrected for {len(checkpoint.low)} covariates, {len(covariates)} were named: give "
-            "them in the order of training, e.g. --covariates sex=F/M,age."
-        )
+        what = f"the checkpoint was corrected for {len(checkpoint.low)} covariates, {len(covariates)} were named"
+        raise ModelError(f"{what}: give them in the order of training, e.g. --covariates sex=F/M,age.")
     codings = tuple(map(_parse_covariate, covariates, checkpoint.low, checkpoint.high))
     if len({coding.name for coding in codings}) != len(codings):
         raise ModelError("a covariate is named twice: give each of --covariates a name of its own.")
@@ -196,10 +190,8 @@ def _parse_covariate(text: str, low: float, high: float) -> CovariateCoding:
         return NumericCovariate(name, float(low), float(high))
     levels = tuple(labels.split("/"))
     if len(set(levels)) != 2 or not all(levels) or len(levels) != 2 or (low, high) != (0.0, 1.0):
-        raise ModelError(
-            f"{text}: two categories coded 0 and 1 are written {name}=A/B; the checkpoint has {name} from {low:g} to "
-            f"{high:g}."
-        )
+        what = f"two categories coded 0 and 1 are written {name}=A/B"
+        raise ModelError(f"{text}: {what}; the checkpoint has {name} from {low:g} to {high:g}.")
     return CategoricalCovariate(name, levels)
 
 

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from rindices._typing import FloatArray
 from rindices._version import __version__
 from rindices.atomic import write_atomically
-from rindices.errors import ModelError, describe_os_error, format_quantity
+from rindices.errors import ModelError, explain_write_errors, format_quantity
 from rindices.learners.inference import ShiftHead, TrajectoryHead
 from rindices.learners.severity_posterior import N_STEPS, compute_log_copula, make_severity_points
 from rindices.model.apply_checks import MIN_INFORMATION
@@ -22,7 +22,6 @@ from rindices.model.file import collect_arrays
 from rindices.model.fitted import FittedModel
 from rindices.model.unusual import label_region
 from rindices.packing import ArrayPacker, read_decoder
-from rindices.preprocess.residualise import CovariateRecord
 from rindices.tables.layout.formats import ID_NAMES, SESSION_NAMES, SITE_NAMES, Layout
 from rindices.tables.layout.freesurfer import ICV_NAMES, list_region_spellings, may_be_zero
 from rindices.tables.layout.muse import ICV_CODE
@@ -43,10 +42,8 @@ def export_page(model: FittedModel, path: Path) -> None:
     environment = Environment(loader=PackageLoader("rindices.share"), undefined=StrictUndefined, **layout)
     facts = {"has_intervals": model.intervals is not None, "version": __version__, "decoder": read_decoder()}
     page = environment.get_template("page.html").render(model=describe_model(model), **facts)
-    try:
+    with explain_write_errors(str(path), ModelError, "give another path with --page"):
         write_atomically(path, page.encode())
-    except OSError as error:
-        raise ModelError(f"cannot write {path} ({describe_os_error(error)}): give another path with --page.") from error
 
 
 def describe_model(model: FittedModel) -> dict[str, Any]:
@@ -87,13 +84,12 @@ def describe_model(model: FittedModel) -> dict[str, Any]:
     }
 
 
-def _describe_covariate(model: FittedModel, record: CovariateRecord) -> dict[str, Any]:
-    described: dict[str, Any] = dict(record)
-    if record["kind"] == "numeric":
-        ranges = model.card.covariate_ranges
-        described["text"] = f"{format_quantity(record['low'])} to {format_quantity(record['high'])}"
-        described["range"] = list(ranges.get(record["name"], (record["low"], record["high"])))
-    return described
+def _describe_covariate(model: FittedModel, record: dict[str, Any]) -> dict[str, Any]:
+    if record["kind"] != "numeric":
+        return record
+    ends = (record["low"], record["high"])
+    text, ranges = f"{format_quantity(ends[0])} to {format_quantity(ends[1])}", model.card.covariate_ranges
+    return record | {"text": text, "range": list(ranges.get(record["name"], ends))}
 
 
 def _pack_model(model: FittedModel) -> ArrayPacker:

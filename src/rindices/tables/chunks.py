@@ -13,25 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Findings, OffenderKind, Problem, ProblemCode, TableError, format_count, join_names
-from rindices.tables.io.frames import (
-    LINE,
-    PARQUET_SUFFIXES,
-    is_parquet,
-    open_parquet,
-    read_batches,
-    read_frame,
-    read_lines,
-)
-from rindices.tables.io.lines import (
-    Dialect,
-    count_lines,
-    detect_encoding,
-    explain_read_errors,
-    read_line,
-    sniff_dialect,
-    split_lines,
-)
+from rindices import errors
+from rindices.tables.io import frames, lines
 from rindices.tables.io.spreadsheet import EXCEL_SUFFIX
 from rindices.tables.layout.formats import find_column, select_columns
 from rindices.tables.layout.freesurfer import ICV_NAMES
@@ -42,16 +25,9 @@ from rindices.tables.validation.values import Unit
 
 SCHEMA_ROWS = 5_000
 """Rows that decide what the columns of a file are."""
-_CODES_OF_ALL_ROWS = (
-    ProblemCode.BAD_ROWS,
-    ProblemCode.OPEN_QUOTES,
-    ProblemCode.CONTROL_CHARACTERS,
-    ProblemCode.LONG_CELLS,
-    ProblemCode.LONG_ROWS,
-    ProblemCode.SHORT_ROWS,
-    ProblemCode.NO_LINE_END,
-    ProblemCode.ENCODING_GUESSED,
-    ProblemCode.UNUSED_PARTICIPANTS,
+_CODES_OF_ALL_ROWS = errors.parse_codes(
+    "bad_rows open_quotes control_characters long_cells long_rows short_rows no_line_end encoding_guessed "
+    "unused_participants"
 )
 """Problems that are left to the chunks, or for which all rows must have been read."""
 _TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
@@ -82,7 +58,7 @@ def list_table_files(path: Path) -> list[Path] | None:
     """
     if not path.is_dir():
         return None if path.suffix.lower() == EXCEL_SUFFIX else [path]
-    for suffixes in (PARQUET_SUFFIXES, _TEXT_SUFFIXES):
+    for suffixes in (frames.PARQUET_SUFFIXES, _TEXT_SUFFIXES):
         files = [
             file
             for file in sorted(path.rglob("*"))
@@ -97,13 +73,14 @@ def list_table_files(path: Path) -> list[Path] | None:
 
 def split_into_chunks(path: Path, size: ChunkSize) -> Iterator[TableChunk]:
     """Yield the chunks of a file in order, without parsing it."""
-    bounds = _split_row_groups(path, size.parquet_rows) if is_parquet(path) else _split_lines(path, size.text_bytes)
+    is_parquet = frames.is_parquet(path)
+    bounds = _split_row_groups(path, size.parquet_rows) if is_parquet else _split_lines(path, size.text_bytes)
     for number, (start, stop) in enumerate(bounds):
         yield TableChunk(path, number, start, stop)
 
 
 def _split_row_groups(path: Path, rows: int) -> Iterator[tuple[int, int]]:
-    metadata = open_parquet(path).metadata
+    metadata = frames.open_parquet(path).metadata
     start, rows_in_chunk = 0, 0
     for group in range(metadata.num_row_groups):
         rows_in_chunk += metadata.row_group(group).num_rows
@@ -114,13 +91,13 @@ def _split_row_groups(path: Path, rows: int) -> Iterator[tuple[int, int]]:
 
 def _split_lines(path: Path, size: int) -> Iterator[tuple[int, int]]:
     """Cut a text after ends of lines; UTF-16, whose line ends have two bytes, is not cut."""
-    with explain_read_errors(path), path.open("rb") as file:
+    with lines.explain_read_errors(path), path.open("rb") as file:
         end = path.stat().st_size
-        size = end if detect_encoding(file.read(2)) == "utf-16" else size
+        size = end if lines.detect_encoding(file.read(2)) == "utf-16" else size
         start = 0
         while start < end:
             file.seek(min(start + size, end))
-            read_line(file, path)
+            lines.read_line(file, path)
             yield start, file.tell()
             start = file.tell()
 
@@ -135,7 +112,7 @@ class OpenedTable:
 
     path: Path
     request: TableRequest
-    dialect: Dialect | None
+    dialect: lines.Dialect | None
     table: Table
     validation: ValidationResult
     is_complete: bool
@@ -143,14 +120,15 @@ class OpenedTable:
     @classmethod
     def open(cls, path: Path, request: TableRequest, rows: int = SCHEMA_ROWS) -> "OpenedTable":
         """Read and validate the first rows of a file; raises their errors."""
-        findings = Findings(where=path.name)
-        frame, header = read_frame(path, request.roles.text_columns(), findings, rows + 1)
+        findings = errors.Findings(where=path.name)
+        frame, header = frames.read_frame(path, request.roles.text_columns(), findings, rows + 1)
         is_complete = len(frame) <= rows and not findings.errors()
         frame, header = drop_counter_column(frame.iloc[:rows], header, findings)
-        with explain_read_errors(path):
-            dialect = None if is_parquet(path) else sniff_dialect(path, findings)
+        with lines.explain_read_errors(path):
+            dialect = None if frames.is_parquet(path) else lines.sniff_dialect(path, findings)
         table = build_region_table(frame, header, request.roles, findings)
-        table = replace(table, layout=select_columns(table.layout, request.selection, findings))
+        layout = select_columns(table.layout, request.include, request.measure, request.model_regions, findings)
+        table = replace(table, layout=layout)
         validation = validate_table(replace(request, volumes=(path,)), KnownSchema(table))
         problems = [*findings, *validation.problems]
         if not is_complete and validation.ok:
@@ -163,9 +141,8 @@ class OpenedTable:
     def select_regions(self, regions: Collection[str]) -> "OpenedTable":
         """Return a copy for reading only these regions and what else the request needs."""
         layout = self.table.layout
-        columns = sorted(
-            exclude_regions(layout.regions, self.request.exclude).items(), key=lambda item: region_sort_key(item[1])
-        )
+        used = exclude_regions(layout.regions, self.request.exclude)
+        columns = sorted(used.items(), key=lambda item: region_sort_key(item[1]))
         requested = {name.lower() for name in self.request.roles.named()}
         others = [
             name for name in layout.participant_columns if name.lower() in requested or find_column([name], ICV_NAMES)
@@ -194,14 +171,14 @@ class OpenedTable:
             return
         if self.dialect is None:
             groups, regions = range(chunk.start, chunk.stop), self.table.layout.regions
-            frames = read_batches(chunk.path, self.columns, groups, rows, regions)
-            yield from map(self._validate_rows, frames)
+            batches = frames.read_batches(chunk.path, self.columns, groups, rows, regions)
+            yield from map(self._validate_rows, batches)
             return
-        findings = Findings(where=chunk.path.name)
+        findings = errors.Findings(where=chunk.path.name)
         try:
-            as_text, content = self.request.roles.text_columns(), _read_bytes(chunk)
-            frame = read_lines(content, chunk.path, chunk.start, self.dialect, as_text, findings)[self.columns]
-        except TableError as error:
+            block = lines.split_lines(_read_bytes(chunk), chunk.path, chunk.start, self.dialect, findings)
+            frame = frames.read_block(block, self.dialect, self.request.roles.text_columns(), findings)[self.columns]
+        except errors.TableError as error:
             yield ValidationResult(error.problems)
             return
         for start in range(0, max(1, len(frame)), rows):
@@ -209,27 +186,19 @@ class OpenedTable:
             problems = [_shift_lines(problem, chunk) for problem in validation.problems]
             yield replace(validation, problems=(*(findings if start == 0 else ()), *problems))
 
-    def count_rows(self, chunk: TableChunk) -> int:
-        """Return the number of rows of a chunk without parsing it: lines of text, or what parquet says."""
-        if self.dialect is None:
-            metadata = open_parquet(chunk.path).metadata
-            return sum(metadata.row_group(group).num_rows for group in range(chunk.start, chunk.stop))
-        findings = Findings(where=chunk.path.name)
-        return len(split_lines(_read_bytes(chunk), chunk.path, chunk.start, self.dialect, findings).rows)
-
     def _end(self) -> int:
         """Return where the last chunk stops."""
         if self.dialect is None:
-            return int(open_parquet(self.path).metadata.num_row_groups)
-        with explain_read_errors(self.path):
+            return int(frames.open_parquet(self.path).metadata.num_row_groups)
+        with lines.explain_read_errors(self.path):
             return self.path.stat().st_size
 
     def _validate_rows(self, frame: pd.DataFrame) -> ValidationResult:
         """Validate further rows with the schema of the first ones."""
-        findings = Findings()
+        findings = errors.Findings()
         try:
             table = build_chunk_table(self.table, frame, findings)
-        except TableError as error:
+        except errors.TableError as error:
             return ValidationResult(error.problems)
         covariates = self.validation.cohort_or_raise().covariates
         kinds = {name: pd.api.types.is_numeric_dtype(values) for name, values in covariates.items()}
@@ -239,39 +208,39 @@ class OpenedTable:
 
 
 def _read_bytes(chunk: TableChunk) -> bytes:
-    with explain_read_errors(chunk.path), chunk.path.open("rb") as file:
+    with lines.explain_read_errors(chunk.path), chunk.path.open("rb") as file:
         file.seek(chunk.start)
         return file.read(chunk.stop - chunk.start)
 
 
-def _shift_lines(problem: Problem, chunk: TableChunk) -> Problem:
+def _shift_lines(problem: errors.Problem, chunk: TableChunk) -> errors.Problem:
     """Return a problem with numbers of lines of the file rather than of the chunk."""
-    if problem.offender_kind is not OffenderKind.ROW or not chunk.start:
+    if problem.offender_kind is not errors.OffenderKind.ROW or not chunk.start:
         return problem
-    before = count_lines(chunk.path, chunk.start)
+    before = lines.count_lines(chunk.path, chunk.start)
     numbers = tuple(str(before + int(number)) for number in problem.offenders)
-    return replace(problem, offenders=numbers, listing=f"{LINE} {join_names(numbers)}")
+    return replace(problem, offenders=numbers, listing=f"{frames.LINE} {errors.join_names(numbers)}")
 
 
-def merge_problems(problems: Sequence[Problem]) -> list[Problem]:
+def merge_problems(problems: Sequence[errors.Problem]) -> list[errors.Problem]:
     """Return the problems of many chunks, with those of the same code and subject joined to one.
 
     Returns in order of appearance. The text of a joined problem is that of the first one, with the number of others.
     """
-    groups: dict[object, list[Problem]] = {}
+    groups: dict[object, list[errors.Problem]] = {}
     for problem in problems:
         key = (problem.severity, problem.code, problem.subject)
-        groups.setdefault(problem if problem.code is ProblemCode.ERROR else key, []).append(problem)
+        groups.setdefault(problem if problem.code is errors.ProblemCode.ERROR else key, []).append(problem)
     return [_join_problems(group) for group in groups.values()]
 
 
-def _join_problems(problems: Sequence[Problem]) -> Problem:
+def _join_problems(problems: Sequence[errors.Problem]) -> errors.Problem:
     first = problems[0]
     if len(set(problems)) == 1:
         return first
     return replace(
         first,
         offenders=tuple(dict.fromkeys(name for problem in problems for name in problem.offenders)),
-        listing=first.listing or join_names(first.offenders),
-        ending=f"{first.ending} (and the like in {format_count(len(problems) - 1, 'more chunk')})",
+        listing=first.listing or errors.join_names(first.offenders),
+        ending=f"{first.ending} (and the like in {errors.format_count(len(problems) - 1, 'more chunk')})",
     )

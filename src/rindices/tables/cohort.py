@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
 from rindices.errors import Findings, Problem, ProblemCode, Severity, format_count, join_names
 from rindices.row_hashes import hash_rows
 from rindices.tables.layout.formats import AGE_NAMES, SEX_NAMES, find_column
@@ -110,12 +110,11 @@ class Cohort:
             The selected people in the order of this cohort.
         """
         positions = np.flatnonzero(rows) if rows.dtype == bool else np.sort(rows)
-        frames = (self.volumes, self.people, self.covariates)
-        volumes, people, covariates = (frame.iloc[positions].reset_index(drop=True) for frame in frames)
-        visits = self.visits
-        if visits is not None:
-            visits = visits.take(visits.people[ID].isin(people[ID]).to_numpy())
-        return Cohort(volumes, people, covariates, self.source, self.unit, visits)
+        taken = _reorder_rows(self, positions)
+        if self.visits is None:
+            return taken
+        is_taken = self.visits.people[ID].isin(taken.people[ID]).to_numpy()
+        return replace(taken, visits=self.visits.take(is_taken))
 
     def fingerprint(self) -> str:
         """Hash everything that training uses: people, groups, covariates, regions and volumes, in any order of rows.
@@ -223,7 +222,7 @@ def sort_people(cohort: Cohort, seed: int) -> Cohort:
     return replace(cohort, visits=_reorder_rows(cohort.visits, order))
 
 
-def _reorder_rows(cohort: Cohort, positions: IntArray) -> Cohort:
+def _reorder_rows(cohort: Cohort, positions: AnyArray) -> Cohort:
     frames = (cohort.volumes, cohort.people, cohort.covariates)
     volumes, people, covariates = (frame.iloc[positions].reset_index(drop=True) for frame in frames)
     return replace(cohort, volumes=volumes, people=people, covariates=covariates)
@@ -244,9 +243,7 @@ def keep_first_scans(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Prob
         return cohort, []
     rows = find_first_scans(cohort.people)
     counts = Counter(str(session) for session in cohort.people[SESSION].iloc[rows])
-    used = join_names(
-        f"{session} ({format_count(number, 'person', 'people')})" for session, number in counts.most_common()
-    )
+    used = join_names(f"{session} ({format_count(n, 'person', 'people')})" for session, n in counts.most_common())
     what = (
         f"{format_count(len(rows), 'person has', 'people have')} {len(cohort):,} scans; fit uses the first session of "
         f"each person: {used}; {format_count(len(cohort) - len(rows), 'row is', 'rows are')} left out"
@@ -326,9 +323,8 @@ def check_visits(table: Table, people: pd.DataFrame, findings: Findings) -> None
     if age is not None:
         ages = pd.to_numeric(people[age].iloc[order], errors="coerce").reset_index(drop=True)
         by_person = ages.groupby(names)
-        is_wrong = (by_person.diff().groupby(names).min() < -_AGE_TOLERANCE) | (
-            by_person.max() - by_person.min() > _MAX_YEARS_BETWEEN_VISITS
-        )
+        falls = by_person.diff().groupby(names).min() < -_AGE_TOLERANCE
+        is_wrong = falls | (by_person.max() - by_person.min() > _MAX_YEARS_BETWEEN_VISITS)
         wrong = [str(name) for name in is_wrong.index[is_wrong]]
         if wrong:
             what = f"ages of {format_count(len(wrong), 'id')} fall from session to session"

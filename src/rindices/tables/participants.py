@@ -39,21 +39,22 @@ class JoinedParticipants:
     """Columns about the people, in the rows of the table of regions.
 
     frame: (N, ...), the columns of the participants first; unmatched (N,): people without a row in the table of
-    participants; where: the file, for messages; participants: the table of participants; rows (N,): their rows in it,
-    -1 for people without one; icv_where: the file that the intracranial volume is read from.
+    participants; findings: takes the problems of these columns, with the file that they are read from; participants:
+    the table of participants; rows (N,): their rows in it, -1 for people without one; icv_where: the file that the
+    intracranial volume is read from.
     """
 
     ids: list[str]
     frame: pd.DataFrame
     unmatched: BoolArray
-    where: str
+    findings: Findings
     participants: "ParticipantTable | None" = None
     rows: IntArray | None = None
     icv_where: str = ""
 
-    def locate(self, covariate: str) -> str:
-        """Return the file that a covariate is read from, for messages."""
-        return self.icv_where if covariate == "icv" and self.icv_where else self.where
+    def get_findings(self, covariate: str) -> Findings:
+        """Return the findings of the file that a covariate is read from."""
+        return self.findings.at(self.icv_where) if covariate == "icv" and self.icv_where else self.findings
 
     def get_participant_ids(self) -> list[str]:
         """Return the ids as the participants spell them, where a person has a row there."""
@@ -67,12 +68,12 @@ class JoinedParticipants:
         columns = [column for column in self.frame.columns if name and column.lower() == name.lower()]
         return name if name in columns else columns[0] if len(columns) == 1 else None
 
-    def find_or_report(self, name: str | None, role: str, findings: Findings) -> str | None:
+    def find_or_report(self, name: str | None, role: str) -> str | None:
         """Return the column that the user named for a role; a name that does not exist is an error."""
         column = self.find(name)
         if name is not None and column is None:
             what = f"there is no column '{name}' for the {role}"
-            findings.misspelt(ProblemCode.UNKNOWN_COLUMN, what, name, list(self.frame.columns))
+            self.findings.misspelt(ProblemCode.UNKNOWN_COLUMN, what, name, list(self.frame.columns))
         return column
 
 
@@ -105,10 +106,10 @@ def join_participants(
     """
     columns = table.frame[list(dict.fromkeys(table.layout.participant_columns))].reset_index(drop=True)
     if path is None:
-        return JoinedParticipants(table.ids, columns, np.zeros(len(columns), dtype=bool), table.where)
+        return JoinedParticipants(table.ids, columns, np.zeros(len(columns), dtype=bool), findings.at(table.where))
     is_first = participants is None
     participants = participants or ParticipantTable(read_participants(path, roles, table.ids, findings))
-    rows = _match_participant_rows(table, participants, findings, is_first)
+    rows = _match_participants(table, participants, findings, is_first)
     unused = len(participants.table.ids) - len(set(rows[rows >= 0]))
     where = participants.table.where
     findings = findings.at(where)
@@ -119,7 +120,7 @@ def join_participants(
     _warn_contradictions(table, columns, joined, findings)
     frame = pd.concat([joined, columns[[name for name in columns if name not in joined]]], axis=1)
     icv_where = table.where if table.layout.icv is not None else where
-    return JoinedParticipants(table.ids, frame, rows < 0, where, participants, rows, icv_where)
+    return JoinedParticipants(table.ids, frame, rows < 0, findings, participants, rows, icv_where)
 
 
 def _warn_contradictions(table: Table, columns: pd.DataFrame, joined: pd.DataFrame, findings: Findings) -> None:
@@ -134,9 +135,7 @@ def _warn_contradictions(table: Table, columns: pd.DataFrame, joined: pd.DataFra
             findings.warn(ProblemCode.CONTRADICTORY_COLUMNS, what, cure, subject=name, offenders=offenders)
 
 
-def _match_participant_rows(
-    table: Table, participants: ParticipantTable, findings: Findings, is_first: bool
-) -> IntArray:
+def _match_participants(table: Table, participants: ParticipantTable, findings: Findings, is_first: bool) -> IntArray:
     """Return for each row of the table (N,) the row of its participant, -1 without one."""
     people = participants.table
     findings, matches = findings.at(people.where), participants.id_matcher.match(table.ids)
@@ -168,19 +167,14 @@ class GroupLabels:
 
 
 def resolve_roles(
-    people: JoinedParticipants,
-    roles: ColumnRoles,
-    layout: Layout,
-    has_icv: bool,
-    findings: Findings,
-    is_study: bool = True,
+    people: JoinedParticipants, roles: ColumnRoles, layout: Layout, has_icv: bool, is_study: bool = True
 ) -> ColumnRoles:
     """Return the roles with the covariates and the site that are recognised by name, where the user named none.
 
     Age, sex and, for measures that depend on it, head size are covariates. A column of sites is used with a note, in a
-    study only if it has several of them. ``findings`` are those of the people.
+    study only if it has several of them.
     """
-    site = _recognise_site(people, roles, findings, is_study) if roles.site is None else roles.site
+    site = _recognise_site(people, roles, is_study) if roles.site is None else roles.site
     covariates = roles.covariates
     if covariates is None:
         columns = [formats.find_column(people.frame.columns, names) for names in (formats.AGE_NAMES, formats.SEX_NAMES)]
@@ -190,7 +184,7 @@ def resolve_roles(
     return replace(roles, site=site, covariates=covariates)
 
 
-def _recognise_site(people: JoinedParticipants, roles: ColumnRoles, findings: Findings, is_study: bool) -> str:
+def _recognise_site(people: JoinedParticipants, roles: ColumnRoles, is_study: bool) -> str:
     column = formats.find_column(people.frame.columns, formats.SITE_NAMES)
     if column is None or column == roles.group or column in (roles.covariates or ()):
         return NO_COLUMN
@@ -198,33 +192,25 @@ def _recognise_site(people: JoinedParticipants, roles: ColumnRoles, findings: Fi
     if is_study and n_sites > max(2, n_people // 3):
         count = f"{n_sites:,} values for {format_count(n_people, 'row')}"
         what, cure = f"column '{column}' has {count} and is not used as the site", f"If it is the site: --site {column}"
-        findings.note(ProblemCode.SITES_NOT_USED, what, cure, subject=column)
+        people.findings.note(ProblemCode.SITES_NOT_USED, what, cure, subject=column)
         return NO_COLUMN
     if is_study and n_sites < 2:
         return NO_COLUMN
     what = f"column '{column}' holds {format_count(n_sites, 'site')}, whose effects are removed"
-    findings.note(ProblemCode.SITES_USED, what, "To leave them as they are: --site none", subject=column)
+    people.findings.note(ProblemCode.SITES_USED, what, "To leave them as they are: --site none", subject=column)
     return column
 
 
 def read_groups(
-    people: JoinedParticipants,
-    name: str | None,
-    controls: Sequence[str],
-    patients: Sequence[str],
-    findings: Findings,
-    is_surrealgan: bool = False,
+    people: JoinedParticipants, name: str | None, controls: Sequence[str], patients: Sequence[str], is_surrealgan: bool
 ) -> GroupLabels | None:
-    """Return the groups of people from the column that the user named, or a guessed one; None without groups.
-
-    ``findings`` are those of the people.
-    """
-    column = people.find_or_report(name, "group", findings)
+    """Return the groups of people from the column that the user named, or a guessed one; None without groups."""
+    column = people.find_or_report(name, "group")
     if name is None:
-        column = _guess_group_column(people, bool(controls or patients), findings, is_surrealgan)
+        column = _guess_group_column(people, bool(controls or patients), is_surrealgan)
     if column is None:
         return None
-    labels, of_column = people.frame[column], findings.at(f"{people.where}, column {column}")
+    labels, of_column = people.frame[column], people.findings.at(f"{people.findings.where}, column {column}")
     assigned = groups.assign_groups(labels, controls, patients, of_column, is_surrealgan)
     if assigned is None:
         return None
@@ -232,14 +218,12 @@ def read_groups(
     return GroupLabels(pd.Series(assigned, index=labels.index, dtype="object"), unlabelled)
 
 
-def _guess_group_column(
-    people: JoinedParticipants, has_labels: bool, findings: Findings, is_surrealgan: bool
-) -> str | None:
+def _guess_group_column(people: JoinedParticipants, has_labels: bool, is_surrealgan: bool) -> str | None:
     """Return a column with a usual name if its labels are unmistakable or the user named labels."""
     usual = [formats.find_column(people.frame.columns, [name]) for name in formats.GROUP_NAMES]
     candidates = [name for name in usual if name]
     clear = [name for name in candidates if groups.can_guess_groups(people.frame[name], is_surrealgan)]
-    guess = next(iter([*clear, *candidates]), None)
+    guess, findings = next(iter([*clear, *candidates]), None), people.findings
     if guess is not None and (has_labels or clear):
         what = f"groups are read from column '{guess}'"
         findings.note(ProblemCode.GROUP_COLUMN_GUESSED, what, subject=guess)
@@ -257,38 +241,33 @@ def _guess_group_column(
     return None
 
 
-def read_sites(people: JoinedParticipants, roles: ColumnRoles, findings: Findings) -> pd.Series | None:
+def read_sites(people: JoinedParticipants, roles: ColumnRoles) -> pd.Series | None:
     """Return the site of each person as text; None if there is none."""
-    column = None if roles.site == NO_COLUMN else people.find_or_report(roles.site, "site", findings)
+    column = None if roles.site == NO_COLUMN else people.find_or_report(roles.site, "site")
     if column is None:
         return None
-    sites = groups.fold_labels(people.frame[column], "site", findings)
-    warn_similar_categories("the site", sorted(sites.dropna().unique()), findings, kind=OffenderKind.SITE)
+    sites = groups.fold_labels(people.frame[column], "site", people.findings)
+    warn_similar_categories("the site", sorted(sites.dropna().unique()), people.findings, kind=OffenderKind.SITE)
     return sites
 
 
 def read_covariates(
-    people: JoinedParticipants,
-    names: Sequence[str],
-    icv: pd.Series | None,
-    findings: Findings,
-    kinds: Mapping[str, bool] | None = None,
+    people: JoinedParticipants, names: Sequence[str], icv: pd.Series | None, kinds: Mapping[str, bool] | None = None
 ) -> pd.DataFrame:
     """Return the covariates (N, C) that the user named: numbers as floats, everything else as text.
 
     kinds: whether each covariate is a number, if the first chunk of the table has shown it.
     """
-    is_number = kinds or {}
     covariates: dict[str, pd.Series] = {}
     for name in names:
         if name.lower() == "icv" and icv is not None:
-            values, of_icv = icv.reset_index(drop=True), findings.at(people.locate("icv"))
-            covariates["icv"] = _convert_covariate("icv", values, people.ids, of_icv, is_number.get("icv"))
-            continue
-        column = people.find_or_report(name, "covariate", findings)
-        if column is not None:
+            name, values = "icv", icv.reset_index(drop=True)
+        elif (column := people.find_or_report(name, "covariate")) is not None:
             values = people.frame[column]
-            covariates[name] = _convert_covariate(name, values, people.ids, findings, is_number.get(name))
+        else:
+            continue
+        is_number, findings = (kinds or {}).get(name), people.get_findings(name)
+        covariates[name] = _convert_covariate(name, values, people.ids, findings, is_number)
     return pd.DataFrame(covariates, index=people.frame.index)
 
 
@@ -404,9 +383,7 @@ def _name_cells(name: str, values: pd.Series, cells: BoolArray, people: Sequence
     return {"subject": name, "offenders": offenders, "listing": listing}
 
 
-def check_sexes(
-    people: JoinedParticipants, labels: GroupLabels, keep: BoolArray, roles: ColumnRoles, findings: Findings
-) -> None:
+def check_sexes(people: JoinedParticipants, labels: GroupLabels, keep: BoolArray, roles: ColumnRoles) -> None:
     """Warn of unequal sexes in the groups, among the people in a mask (N,)."""
     column = formats.find_column(people.frame.columns, formats.SEX_NAMES)
     if column is None or column == people.find(roles.group):
@@ -425,11 +402,11 @@ def check_sexes(
         is_adjusted = any(formats.find_column([name], formats.SEX_NAMES) for name in roles.covariates or ())
         cure = "It is adjusted for; effects that differ between sexes are not" if is_adjusted else "Adjust for it"
         what = f"sexes are unequal: {column} is {levels_by_group}"
-        findings.warn(ProblemCode.UNEQUAL_SEXES, what, cure, subject=column)
+        people.findings.warn(ProblemCode.UNEQUAL_SEXES, what, cure, subject=column)
 
 
 def check_shared_sites(
-    people: JoinedParticipants, labels: GroupLabels, sites: pd.Series | None, is_unwanted: bool, findings: Findings
+    people: JoinedParticipants, labels: GroupLabels, sites: pd.Series | None, is_unwanted: bool
 ) -> None:
     """Refuse groups that share no site; warn of them if the user said that sites are not to be used.
 
@@ -440,17 +417,14 @@ def check_shared_sites(
         if column is None:
             return
         sites = to_text(people.frame[column])
-    controls, patients = (
-        sorted(sites[labels.rows(name)].dropna().unique()) for name in (groups.CONTROL, groups.PATIENT)
-    )
+    by_group = (sites[labels.rows(name)] for name in (groups.CONTROL, groups.PATIENT))
+    controls, patients = (sorted(each.dropna().unique()) for each in by_group)
     if not controls or not patients or set(controls) & set(patients):
         return
     details: ProblemDetails = {"offenders": [*controls, *patients], "offender_kind": OffenderKind.SITE}
     details["listing"] = f"controls are of {join_names(controls)}, patients of {join_names(patients)}"
     what = "controls and patients share no site, so a difference of sites would pass as disease"
     cure = "Give controls of the patients' sites"
-    if is_unwanted:
-        findings.warn(ProblemCode.SITE_SEPARATES_GROUPS, what, cure, **details)
-    else:
-        cure += ". To compare all the same: --site none"
-        findings.error(ProblemCode.SITE_SEPARATES_GROUPS, what, cure, **details)
+    report = people.findings.warn if is_unwanted else people.findings.error
+    cure += "" if is_unwanted else ". To compare all the same: --site none"
+    report(ProblemCode.SITE_SEPARATES_GROUPS, what, cure, **details)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from rindices.errors import Findings, ProblemCode, Severity, format_count, name_arguments, name_problem_arguments
+from rindices import errors
 from rindices.tables.cohort import ID, SESSION, Cohort
 from rindices.tables.io.frames import MemoryTable, to_text
 from rindices.tables.layout import formats
@@ -19,7 +19,7 @@ from rindices.tables.validate import TableRequest, validate_table
 from rindices.tables.validation.values import as_numbers
 
 
-def read_indices(path: Path, findings: Findings) -> pd.DataFrame:
+def read_indices(path: Path, findings: errors.Findings) -> pd.DataFrame:
     """Read ``r_indices.tsv``: ``participant_id``, ``session_id`` if there are sessions, r1, r2, ...
 
     People without any R-index are left out, with a note.
@@ -31,7 +31,7 @@ def read_indices(path: Path, findings: Findings) -> pd.DataFrame:
 
 
 def read_indices_with_variables(
-    path: Path, other: Path, roles: ColumnRoles, findings: Findings
+    path: Path, other: Path, roles: ColumnRoles, findings: errors.Findings
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read R-indices and a table of the same people.
 
@@ -43,23 +43,25 @@ def read_indices_with_variables(
     table = read_participants(path, ColumnRoles(), [], findings)
     people = join_participants(table, other, roles, findings)
     unusual = [name for name in (roles.id, roles.session) if name]
-    variables = _prepend_ids(table, people.frame, findings.at(people.where), unusual)
+    variables = _prepend_ids(table, people.frame, people.findings, unusual)
     indices = _prepend_ids(table, table.frame, findings.at(table.where))
     rows = _have_index(indices, findings.at(table.where))
     return indices[rows].reset_index(drop=True), variables[rows].reset_index(drop=True)
 
 
-def _have_index(indices: pd.DataFrame, findings: Findings) -> pd.Series:
+def _have_index(indices: pd.DataFrame, findings: errors.Findings) -> pd.Series:
     """Return who has an R-index (N,), and note the others."""
     values = indices.filter(regex=r"^r\d+$")
     rows = values.notna().any(axis=1) if values.shape[1] else pd.Series(True, indices.index)
     if not rows.all():
-        what = f"{format_count(int((~rows).sum()), 'person has', 'people have')} no R-index; left out"
-        findings.note(ProblemCode.PEOPLE_WITHOUT_INDEX, what)
+        what = f"{errors.format_count(int((~rows).sum()), 'person has', 'people have')} no R-index; left out"
+        findings.note(errors.ProblemCode.PEOPLE_WITHOUT_INDEX, what)
     return rows
 
 
-def _prepend_ids(table: Table, frame: pd.DataFrame, findings: Findings, id_names: Sequence[str] = ()) -> pd.DataFrame:
+def _prepend_ids(
+    table: Table, frame: pd.DataFrame, findings: errors.Findings, id_names: Sequence[str] = ()
+) -> pd.DataFrame:
     """Return the columns of a frame after the ids of a table, without the frame's columns of ids."""
     id_names = (*formats.ID_NAMES, *formats.SESSION_NAMES, *id_names)
     frame = frame[[name for name in frame.columns if not formats.find_column([name], id_names)]]
@@ -68,29 +70,23 @@ def _prepend_ids(table: Table, frame: pd.DataFrame, findings: Findings, id_names
     return pd.concat([pd.DataFrame(keys), *(column.reset_index(drop=True) for column in columns)], axis=1)
 
 
-def _convert_column(values: pd.Series, ids: list[str], findings: Findings) -> pd.Series:
+def _convert_column(values: pd.Series, ids: list[str], findings: errors.Findings) -> pd.Series:
     """Return a column of mostly numbers as numbers, any other as text."""
     if not formats.is_mostly_numeric(values):
         return to_text(values).rename(values.name)
-    errors = Findings(where=findings.where)
-    numbers = as_numbers(values.to_frame(), ids, errors).iloc[:, 0]
+    problems = errors.Findings(where=findings.where)
+    numbers = as_numbers(values.to_frame(), ids, problems).iloc[:, 0]
     cure = "These cells count as missing"
-    findings.problems += [replace(problem, severity=Severity.WARNING, cure=cure) for problem in errors]
+    findings.problems += [replace(problem, severity=errors.Severity.WARNING, cure=cure) for problem in problems]
     return numbers
 
 
 AnyTable: TypeAlias = str | PathLike[str] | pd.DataFrame
 Labels = str | int | Sequence[str | int]
-CHOICES = {
-    ProblemCode.COVARIATES_USED,
-    ProblemCode.SITES_USED,
-    ProblemCode.SITES_NOT_USED,
-    ProblemCode.SITES_LEFT_OUT,
-    ProblemCode.SESSIONS_USED,
-    ProblemCode.GROUP_COLUMN_GUESSED,
-    ProblemCode.LABELS_GUESSED,
-    ProblemCode.LABELS_FOLDED,
-}
+CHOICES = errors.parse_codes(
+    "covariates_used sites_used sites_not_used sites_left_out sessions_used group_column_guessed labels_guessed "
+    "labels_folded"
+)
 """Notes about what was decided about a table because the user did not say it."""
 _LIST_OPTIONS = ("controls", "patients", "exclude", "include", "missing_codes", "leave_out_sites")
 _LOGGER = logging.getLogger("rindices")
@@ -182,11 +178,11 @@ def read_cohort(
         impute_covariates=impute_covariates,
         leave_out_sites=leave_out_sites,
     )
-    with name_arguments():
+    with errors.name_arguments():
         result = validate_table(request)
         for problem in result.problems:
-            if problem.severity is Severity.WARNING or problem.code in CHOICES:
-                _LOGGER.warning("%s", name_problem_arguments(problem))
+            if problem.severity is errors.Severity.WARNING or problem.code in CHOICES:
+                _LOGGER.warning("%s", errors.name_problem_arguments(problem))
         return result.cohort_or_raise()
 
 

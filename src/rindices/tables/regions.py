@@ -207,9 +207,9 @@ def find_incomplete_rows(
     people, of_table = parts.people, findings.at(parts.table.where)
     lacking, unusable = people.unmatched.copy(), np.zeros(len(people.ids), dtype=bool)
 
-    def report(rows: BoolArray, gap: str, where: str, cure: str = _DROP_HINT) -> None:
+    def report(rows: BoolArray, gap: str, of_file: Findings, cure: str = _DROP_HINT) -> None:
         """Report people who have a row among the participants and a ``gap``."""
-        _report_missing(rows & ~people.unmatched, people.ids, gap, policy, findings.at(where), cure)
+        _report_missing(rows & ~people.unmatched, people.ids, gap, policy, of_file, cure)
         lacking[rows] = True
 
     if parts.ranges.not_finite.any():
@@ -222,20 +222,20 @@ def find_incomplete_rows(
             if parts.groups is not None:  # of a study; when a model is applied, it decides who has enough regions
                 unusable = _find_unusable_rows(missing, people.ids, of_table, word)
             _report_missing_cells(missing[~unusable], list(compress(people.ids, ~unusable)), of_table, word)
-    _report_missing(people.unmatched, people.ids, "no row among the participants", policy, findings.at(people.where))
+    _report_missing(people.unmatched, people.ids, "no row among the participants", policy, people.findings)
     if parts.ranges.not_finite.any() and not policy.uses_measured_cells:
         gap = f"{word('a missing region')} ({_describe_worst_regions(missing)})"
-        report(missing.any(axis=1).to_numpy(), gap, parts.table.where)
+        report(missing.any(axis=1).to_numpy(), gap, of_table)
     if parts.sites is not None:
-        report(parts.sites.isna().to_numpy(), "no site", people.where)
+        report(parts.sites.isna().to_numpy(), "no site", people.findings)
     if parts.groups is not None:
-        report(parts.groups.unlabelled, "no group", people.where)
+        report(parts.groups.unlabelled, "no group", people.findings)
     if impute:
-        report_imputed(parts.covariates[~people.unmatched], people.ids, findings.at(people.where))
+        report_imputed(parts.covariates[~people.unmatched], people.ids, people.findings)
         return lacking | unusable, unusable
     for name in parts.covariates:
         rows = parts.covariates[name].isna().to_numpy() & ~people.unmatched
-        report(rows, f"no {name}", people.locate(name), _COVARIATE_HINT)
+        report(rows, f"no {name}", people.get_findings(name), _COVARIATE_HINT)
     return lacking | unusable, unusable
 
 
@@ -327,8 +327,6 @@ def report_imputed(covariates: pd.DataFrame, ids: Sequence[str], findings: Findi
     for name in covariates:
         offenders = [ids[int(row)] for row in covariates.index[covariates[name].isna()]]
         if offenders:
-            what, ending = (
-                f"{format_count(len(offenders), 'person has', 'people have')} no {name}",
-                "; it is imputed from controls",
-            )
+            what = f"{format_count(len(offenders), 'person has', 'people have')} no {name}"
+            ending = "; it is imputed from controls"
             findings.warn(ProblemCode.MISSING_VALUES, what, subject=str(name), offenders=offenders, ending=ending)

@@ -77,7 +77,11 @@ class Table:
 
         ids: the ids of the same people in another table, to be used instead.
         """
-        return make_row_keys(self.ids if ids is None else list(ids), self.sessions if with_session else None)
+        ids = self.ids if ids is None else list(ids)
+        if not with_session or self.sessions is None:
+            return ids
+        sessions = map(id_rules.normalise_session, self.sessions)
+        return [f"{name} {session}" for name, session in zip(ids, sessions, strict=True)]
 
 
 def take_people(value: Any, mask: BoolArray) -> Any:
@@ -88,16 +92,9 @@ def take_people(value: Any, mask: BoolArray) -> Any:
         return value[mask]
     if isinstance(value, list):
         return list(compress(value, mask))
-    if is_dataclass(value) and not isinstance(value, type | Layout):
+    if is_dataclass(value) and not isinstance(value, type | Layout | Findings):
         return replace(value, **{each.name: take_people(getattr(value, each.name), mask) for each in fields(value)})
     return value
-
-
-def make_row_keys(ids: list[str], sessions: Sequence[str] | None) -> list[str]:
-    """Return the key of each row: the id, and the session if there are sessions."""
-    if sessions is None:
-        return ids
-    return [f"{name} {id_rules.normalise_session(session)}" for name, session in zip(ids, sessions, strict=True)]
 
 
 def read_region_tables(paths: Sequence[Path | MemoryTable], roles: ColumnRoles, findings: Findings) -> Table:
@@ -118,7 +115,7 @@ def read_participants(path: Path | MemoryTable, roles: ColumnRoles, ids: Sequenc
     frame, header = drop_counter_column(*read_frame(path, roles.text_columns(), findings), findings)
     column = _choose_participants_id(frame, roles, ids, findings)
     frame = _drop_unmatched_duplicates(frame, column, ids, findings)
-    return _build_table(frame, header, replace(roles, id=column), Layout("people", {}), findings)
+    return _build_table(frame, header, replace(roles, id=column), Layout("people", {}), findings, None)
 
 
 def _read_region_table(path: Path | MemoryTable, roles: ColumnRoles, findings: Findings) -> Table:
@@ -139,7 +136,7 @@ def build_region_table(frame: pd.DataFrame, header: list[str], roles: ColumnRole
     columns = {name for name in frame.columns if name.lower() in named or name == session} - {id_column}
     layout = formats.detect_layout(header, frame, {id_column, *columns})
     layout = replace(layout, participant_columns=(*layout.participant_columns, *sorted(columns)))
-    return _build_table(frame, header, replace(roles, id=id_column), layout, findings)
+    return _build_table(frame, header, replace(roles, id=id_column), layout, findings, None)
 
 
 def build_chunk_table(first: Table, frame: pd.DataFrame, findings: Findings) -> Table:
@@ -149,12 +146,7 @@ def build_chunk_table(first: Table, frame: pd.DataFrame, findings: Findings) -> 
 
 
 def _build_table(
-    frame: pd.DataFrame,
-    header: list[str],
-    roles: ColumnRoles,
-    layout: Layout,
-    findings: Findings,
-    first: Table | None = None,
+    frame: pd.DataFrame, header: list[str], roles: ColumnRoles, layout: Layout, findings: Findings, first: Table | None
 ) -> Table:
     id_column = _find_id_column(frame, header, roles, findings)
     # Chunks are checked to the end, so that all problems of a table are reported at once.
@@ -365,9 +357,8 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
     columns = [column for column in columns if column not in left.frame]
     added = right.frame[columns].reset_index(drop=True).reindex(rows).reset_index(drop=True)
     frame = pd.concat([left.frame.reset_index(drop=True), added], axis=1)
-    return replace(
-        left, frame=frame, layout=_merge_layouts(left.layout, right.layout), where=f"{left.where} + {right.where}"
-    )
+    layout = _merge_layouts(left.layout, right.layout)
+    return replace(left, frame=frame, layout=layout, where=f"{left.where} + {right.where}")
 
 
 def report_inexact_matches(matches: id_rules.IdMatches, left: str, right: str, findings: Findings) -> None:

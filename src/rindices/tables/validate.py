@@ -25,7 +25,7 @@ from rindices.tables import participants, regions
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, check_visits
 from rindices.tables.io.frames import MemoryTable
 from rindices.tables.layout import formats
-from rindices.tables.layout.formats import ColumnSelection, holds_features, select_columns
+from rindices.tables.layout.formats import holds_features, select_columns
 from rindices.tables.participants import ParticipantTable
 from rindices.tables.regions import OnMissing, UnfilteredCohort
 from rindices.tables.table import NO_COLUMN, ColumnRoles, Table, find_id_columns, read_region_tables
@@ -54,11 +54,6 @@ class TableRequest:
     model_regions: tuple[str, ...] = ()
     impute_covariates: bool = False
     leave_out_sites: tuple[str, ...] = ()
-
-    @property
-    def selection(self) -> ColumnSelection:
-        """Which columns are used as regions."""
-        return ColumnSelection(self.include, self.measure, self.model_regions)
 
 
 @dataclass(frozen=True)
@@ -139,10 +134,10 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
         parts, roles = _read_unfiltered_cohort(request, findings, chunk)
     except TableError as error:  # its problems may not be among the findings: of a file that could not be read
         return ValidationResult(tuple(dict.fromkeys([*findings, *error.problems])))
-    of_table, of_people = findings.at(parts.table.where), findings.at(parts.people.where)
+    of_table = findings.at(parts.table.where)
     policy, rows = OnMissing(request.on_missing), len(parts.table.ids)
     if request.leave_out_sites:
-        parts = parts.take(_find_other_sites(parts, request.leave_out_sites, of_people))
+        parts = parts.take(_find_other_sites(parts, request.leave_out_sites))
     if parts.groups is not None:  # people of other groups are left out, so their values are not checked
         parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
     unit = None if chunk is None else chunk.unit
@@ -169,10 +164,8 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
     if parts.groups is not None:
         _check_groups(parts, clean, unit, findings)
     if parts.groups is not None and chunk is None:
-        participants.check_sexes(parts.people, parts.groups, clean, roles, of_people)
-        participants.check_shared_sites(
-            parts.people, parts.groups, parts.sites, request.roles.site == NO_COLUMN, of_people
-        )
+        participants.check_sexes(parts.people, parts.groups, clean, roles)
+        participants.check_shared_sites(parts.people, parts.groups, parts.sites, request.roles.site == NO_COLUMN)
     if not clean.any() and is_first:
         of_table.error(ProblemCode.NO_ONE_LEFT, "no one is left", "The notes say who was left out and why")
     cohort = None if findings.errors() else _build_cohort(parts, clean, unit, sort=chunk is None)
@@ -193,7 +186,8 @@ def _read_unfiltered_cohort(
     """Return the content of the tables, and the columns as they were named or recognised."""
     if chunk is None:
         table = read_region_tables(request.volumes, request.roles, findings)
-        layout = select_columns(table.layout, request.selection, findings.at(table.where))
+        wanted, of_file = (request.include, request.measure, request.model_regions), findings.at(table.where)
+        layout = select_columns(table.layout, *wanted, of_file)
         table = replace(table, layout=layout)
     else:
         table = chunk.table
@@ -205,33 +199,32 @@ def _read_unfiltered_cohort(
     people = participants.join_participants(table, request.participants, request.roles, findings, participant_table)
     positive = [name for name in people.frame.columns if formats.is_positive_covariate(name)]
     people = replace(people, frame=mask_missing_codes(people.frame, codes, zero_columns=positive))
-    of_table, of_people = findings.at(table.where), findings.at(people.where)
+    of_table = findings.at(table.where)
     for option, name in (("id", request.roles.id), ("session", request.roles.session)):
         if name and not find_id_columns(table.frame, name) and not find_id_columns(people.frame, name):
             columns = [*people.frame.columns, *table.frame.columns]
             what = f"there is no column '{name}' for --{option}"
             of_table.misspelt(ProblemCode.UNKNOWN_COLUMN, what, name, columns)
     numbers = regions.read_region_values(table, request.exclude, of_table)
-    icv, roles, is_features = (
-        regions.select_icv(table, people),
-        request.roles,
-        holds_features(table.layout, request.measure),
-    )
+    icv = regions.select_icv(table, people)
+    roles = request.roles
+    is_features = holds_features(table.layout, request.measure)
     if None in (roles.site, roles.covariates):
         has_icv = icv is not None and request.measure != "thickness" and not is_features
-        roles = participants.resolve_roles(people, roles, table.layout, has_icv, of_people, not request.model_regions)
+        roles = participants.resolve_roles(people, roles, table.layout, has_icv, not request.model_regions)
     kinds = None if chunk is None else chunk.kinds
-    covariates = participants.read_covariates(people, roles.covariates or (), icv, of_people, kinds)
+    covariates = participants.read_covariates(people, roles.covariates or (), icv, kinds)
     groups = None
     if request.find_groups:
         labels, is_surrealgan = (request.controls, request.patients), table.layout.format == "surrealgan"
-        groups = participants.read_groups(people, request.roles.group, *labels, of_people, is_surrealgan)
-    sites = participants.read_sites(people, roles, of_people)
+        groups = participants.read_groups(people, request.roles.group, *labels, is_surrealgan)
+    sites = participants.read_sites(people, roles)
     return UnfilteredCohort(table, people, numbers, covariates, groups, sites, icv), roles
 
 
-def _find_other_sites(parts: UnfilteredCohort, names: Sequence[str], findings: Findings) -> BoolArray:
+def _find_other_sites(parts: UnfilteredCohort, names: Sequence[str]) -> BoolArray:
     """Return the people (N,) of all other sites than those with these names."""
+    findings = parts.people.findings
     sites = pd.Series(dtype="object", index=parts.regions.index) if parts.sites is None else parts.sites
     present = sorted(sites.dropna().unique())
     unknown = [name for name in names if name not in present]
@@ -283,7 +276,7 @@ def _check_adjustment(
         if not len(covariates.columns):
             what = "nothing is adjusted for: no column of age, sex or head size was recognised"
             cure = "To adjust: --covariates NAMES"
-        findings.at(parts.people.where).note(ProblemCode.COVARIATES_USED, what, cure)
+        parts.people.findings.note(ProblemCode.COVARIATES_USED, what, cure)
         others = [name for name in covariates if name != "icv"] if "icv" in covariates else None
     of_table = findings.at(parts.table.where)
     if unit is Unit.STANDARDISED and len(covariates.columns):
@@ -300,7 +293,7 @@ def _check_groups(parts: UnfilteredCohort, keep: BoolArray, unit: Unit, findings
     for name in (CONTROL, PATIENT):
         if not (parts.groups.rows(name) & keep).any() and not findings.errors():
             cure = "See the notes: they lack a value that is needed"
-            findings.at(parts.people.where).error(ProblemCode.EMPTY_GROUP, f"no {name} is left", cure, subject=name)
+            parts.people.findings.error(ProblemCode.EMPTY_GROUP, f"no {name} is left", cure, subject=name)
     controls, of_table = parts.regions.to_numpy()[parts.groups.rows(CONTROL) & keep], findings.at(parts.table.where)
     values.check_constant(controls, list(parts.regions.columns), of_table, get_wording(unit))
 

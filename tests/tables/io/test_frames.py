@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from rindices.errors import Findings, ProblemCode, TableError
-from rindices.tables.io import frames
+from rindices.tables.io import lines
 from rindices.tables.io.frames import is_parquet, open_parquet, read_batches, read_parquet
 from tests.conftest import muse_volumes, participants_of
 from tests.tables.helpers import (
@@ -124,7 +124,7 @@ def test_a_named_index_becomes_a_column(tmp_path: Path) -> None:
 
 def test_too_many_columns_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     findings = Findings()
-    monkeypatch.setattr(frames, "MAX_COLUMNS", 2)
+    monkeypatch.setattr(lines, "MAX_COLUMNS", 2)
     with pytest.raises(TableError, match="3 columns; at most 2"):
         read_parquet(path, findings)
     assert [problem.code for problem in findings] == [ProblemCode.TOO_MANY_COLUMNS]

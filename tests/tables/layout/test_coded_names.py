@@ -16,7 +16,7 @@ from rindices.tables.layout.coded_names import (
     name_parcels,
     parse_field,
 )
-from rindices.tables.layout.formats import ColumnSelection, detect_layout, select_columns
+from rindices.tables.layout.formats import detect_layout, select_columns
 from tests.tables.helpers import write_table
 from tests.tables.layout.helpers import LABELS, N, check_table, draw_values
 
@@ -201,6 +201,6 @@ def test_fields_that_are_not_of_the_brain_are_refused_with_a_cure(tmp_path: Path
 def test_models_of_earlier_versions_find_their_columns() -> None:
     frame = make_fields(list_atlas("desikan"))
     layout = detect_layout(list(frame.columns), frame, ["eid", "diagnosis"])
-    selection = ColumnSelection(model_regions=("26789-2.0", "lh_entorhinal_volume"))
-    regions = select_columns(layout, selection, Findings()).regions
+    model_regions = ("26789-2.0", "lh_entorhinal_volume")
+    regions = select_columns(layout, (), None, model_regions, Findings()).regions
     assert (regions["26789-2.0"], regions["26793-2.0"]) == ("26789-2.0", "lh_entorhinal_volume")

@@ -1,5 +1,6 @@
 """Layouts are recognised by their header, and the regions among the columns are chosen."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 
 from rindices.errors import Findings, ProblemCode
-from rindices.tables.layout.formats import ColumnSelection, Layout, select_columns
+from rindices.tables.layout.formats import Layout, select_columns
 from tests.conftest import muse_volumes
 from tests.tables.helpers import (
     PARCELS,
@@ -134,9 +135,11 @@ def test_covariate_files_of_enigma_are_participants(tmp_path: Path) -> None:
 VENTRICLES = {"Left-Lateral-Ventricle", "3rd-Ventricle", "4th-Ventricle"}
 
 
-def select(layout: Layout, **options: object) -> tuple[Layout, Findings]:
+def select(
+    layout: Layout, include: Sequence[str] = (), measure: str | None = None, model_regions: Sequence[str] = ()
+) -> tuple[Layout, Findings]:
     findings = Findings()
-    return select_columns(layout, ColumnSelection(**options), findings.at("t.csv")), findings  # type: ignore[arg-type]
+    return select_columns(layout, include, measure, model_regions, findings.at("t.csv")), findings
 
 
 @pytest.fixture

@@ -283,9 +283,8 @@ def _make_trained_member(state: TrainingState, position: int, outcome: TrainingO
 def extract_head(weights: Mapping[str, Tensor]) -> SurrealHead:
     """Return g of one member from its named weights."""
     layers = (f"{kind}{layer}" for kind in ("weight", "bias") for layer in (1, 2, 3))
-    return SurrealHead(
-        g1=weights["g1.weight"].numpy(), **{f"g2_{name}": weights[f"g2.{name}"].numpy() for name in layers}
-    )
+    g2 = {f"g2_{name}": weights[f"g2.{name}"].numpy() for name in layers}
+    return SurrealHead(g1=weights["g1.weight"].numpy(), **g2)
 
 
 @torch.inference_mode()

@@ -14,18 +14,7 @@ import numpy as np
 import pandas as pd
 
 from rindices.errors import Findings, OffenderKind, ProblemCode, describe_os_error, format_count, join_names
-from rindices.tables.io.lines import (
-    MAX_COLUMNS,
-    Dialect,
-    LineBlock,
-    explain_read_errors,
-    list_rows,
-    read_line,
-    refuse_joined_lines,
-    refuse_lines,
-    sniff_dialect,
-    split_lines,
-)
+from rindices.tables.io import lines
 from rindices.tables.io.spreadsheet import EXCEL_SUFFIX, read_sheet, restore_texts
 
 if TYPE_CHECKING:
@@ -46,8 +35,8 @@ def read_parquet(path: Path, findings: Findings, rows: int | None = None) -> pd.
         import pyarrow as pa
 
         width = len(file.schema_arrow.names)
-        if width > MAX_COLUMNS:
-            what = f"the table has {width:,} columns; at most {MAX_COLUMNS:,} are read"
+        if width > lines.MAX_COLUMNS:
+            what = f"the table has {width:,} columns; at most {lines.MAX_COLUMNS:,} are read"
             findings.fatal(ProblemCode.TOO_MANY_COLUMNS, what)
         try:
             frame = pd.read_parquet(path) if rows is None else _read_first_rows(file, rows)
@@ -133,7 +122,7 @@ _MISSING_VALUES_TEXT = "NA N/A n/a na NaN nan -nan NULL null <NA> #N/A #NA #NULL
 _MISSING_VALUES = ["", " ", *_MISSING_VALUES_TEXT.split()]
 LINE = "line"
 """Name of an index that counts the lines of a text from 0."""
-_DECIMAL_COMMA_REGEX = re.compile(r"^\s*([+-]?\d+),(\d+)\s*$")
+_COMMA_REGEX = re.compile(r"^\s*([+-]?\d+),(\d+)\s*$")
 _PARSER_ERRORS = (pd.errors.ParserError, pd.errors.ParserWarning, ValueError, OverflowError)
 
 
@@ -143,10 +132,6 @@ class MemoryTable:
 
     frame: pd.DataFrame
     name: str
-
-
-class _RowCountError(ValueError):
-    """Rows that are not the lines of the text."""
 
 
 def fill_column_names(header: Sequence[str]) -> list[str]:
@@ -177,12 +162,13 @@ def read_frame(
         header = [str(name) for name in frame.columns]
         _check_header(header, findings)
     else:
-        with explain_read_errors(path):
-            dialect = sniff_dialect(path, findings)
+        with lines.explain_read_errors(path):
+            dialect = lines.sniff_dialect(path, findings)
             header = list(dialect.header)
             _check_header(header, findings)
             content = path.read_bytes() if rows is None else _read_first_lines(path, dialect, rows)
-        frame = read_lines(content, path, 0, dialect, as_text, findings, rows)
+        block = lines.split_lines(content, path, 0, dialect, findings)
+        frame = read_block(block, dialect, as_text, findings, rows)
     if rows is None or frame.empty:
         findings.raise_errors()
     if frame.empty:
@@ -225,8 +211,8 @@ def _check_file(path: Path, findings: Findings) -> None:
 
 
 def _check_header(header: list[str], findings: Findings) -> None:
-    if len(header) > MAX_COLUMNS:
-        what = f"the table has {len(header):,} columns; at most {MAX_COLUMNS:,} are read"
+    if len(header) > lines.MAX_COLUMNS:
+        what = f"the table has {len(header):,} columns; at most {lines.MAX_COLUMNS:,} are read"
         cure = "Give one row per person and one column per region; is it transposed?"
         findings.fatal(ProblemCode.TOO_MANY_COLUMNS, what, cure)
     if len(header) < 2:
@@ -239,30 +225,23 @@ def _check_header(header: list[str], findings: Findings) -> None:
         findings.fatal(ProblemCode.DUPLICATE_COLUMNS, what, cure, offenders=duplicates, offender_kind=kind)
 
 
-def read_lines(
-    content: bytes,
-    path: Path,
-    start: int,
-    dialect: Dialect,
-    as_text: Collection[str],
-    findings: Findings,
-    rows: int | None = None,
+def read_block(
+    block: lines.LineBlock, dialect: lines.Dialect, as_text: Iterable[str], findings: Findings, rows: int | None = None
 ) -> pd.DataFrame:
     """Read lines of a text table in which each row is one line.
 
     A stray quotation mark joins lines to one row, and their people would be lost. Therefore the rows are compared with
     the lines. Lines that cannot be rows are errors, and the others are read nevertheless, to be checked as well.
 
-    content: the lines; path: the file that they come from; start: offset of the lines in the file; 0 for lines that
-    include the header; as_text: columns that must stay text; findings: takes the problems; rows: read at most this
-    many. Returns its index, ``line``, counts the lines of the content from 0.
+    block: all lines; as_text: columns that must stay text; findings: takes the problems; rows: read at most this many.
+    Returns its index, ``line``, counts the lines of the block from 0.
     """
-    block = refuse_lines(split_lines(content, path, start, dialect, findings), dialect, findings)
+    block = lines.refuse_lines(block, dialect, findings)
     options = _build_read_options(dialect, as_text) | {"nrows": rows}
     try:
         return _parse_block(block, options)
     except _PARSER_ERRORS as error:
-        readable = refuse_joined_lines(block, dialect, findings)
+        readable = lines.refuse_joined_lines(block, dialect, findings)
         if len(readable.rows) == len(block.rows):
             _raise_row_error(error, block, findings)
     try:
@@ -271,7 +250,7 @@ def read_lines(
         _raise_row_error(error, readable, findings)
 
 
-def _parse_block(block: LineBlock, options: dict[str, Any]) -> pd.DataFrame:
+def _parse_block(block: lines.LineBlock, options: dict[str, Any]) -> pd.DataFrame:
     """Parse the rows of a block; another number of rows than lines is an error."""
     text = block.join_rows()
     try:
@@ -281,10 +260,10 @@ def _parse_block(block: LineBlock, options: dict[str, Any]) -> pd.DataFrame:
             frame: pd.DataFrame = pd.read_csv(BytesIO(text), encoding="utf-8", **options)
     except pd.errors.EmptyDataError:
         frame = pd.DataFrame(columns=options["names"])
-    lines = block.rows[: options["nrows"]]
-    if len(frame) != len(lines):
-        raise _RowCountError(f"{len(lines):,} lines are {len(frame):,} rows")
-    frame.index = pd.Index(lines, name=LINE, dtype=np.intp)
+    numbers = block.rows[: options["nrows"]]
+    if len(frame) != len(numbers):
+        raise ValueError(f"{len(numbers):,} lines are {len(frame):,} rows")
+    frame.index = pd.Index(numbers, name=LINE, dtype=np.intp)
     frame = _read_decimal_commas(frame, options["dtype"]) if options["decimal"] == "," else frame
     return restore_texts(frame) if b"'" in text else frame
 
@@ -294,28 +273,25 @@ def _read_decimal_commas(frame: pd.DataFrame, as_text: Collection[str]) -> pd.Da
 
     Otherwise all cells of such a column would be reported as text, and not the one that is.
     """
-    columns = [
-        name for name, dtype in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(dtype) and name not in as_text
-    ]
-    points = {
-        name: frame[name].astype("object").replace(_DECIMAL_COMMA_REGEX, r"\1.\2", regex=True) for name in columns
-    }
+    is_numeric = pd.api.types.is_numeric_dtype
+    columns = [name for name, dtype in frame.dtypes.items() if not is_numeric(dtype) and name not in as_text]
+    points = {name: frame[name].astype("object").replace(_COMMA_REGEX, r"\1.\2", regex=True) for name in columns}
     return frame.assign(**points)
 
 
-def _read_first_lines(path: Path, dialect: Dialect, rows: int) -> bytes:
+def _read_first_lines(path: Path, dialect: lines.Dialect, rows: int) -> bytes:
     """Return the lines up to the header and ``rows`` further lines that are not blank; UTF-16 is read to its end."""
     if dialect.encoding == "utf-16":
         return path.read_bytes()
     with path.open("rb") as file:
-        lines = list(islice(file, dialect.skip))
-        while rows and (line := read_line(file, path)):
-            lines.append(line)
-            rows -= len(list_rows([line], dialect))
-    return b"".join(lines)
+        content = list(islice(file, dialect.skip))
+        while rows and (line := lines.read_line(file, path)):
+            content.append(line)
+            rows -= len(lines.list_rows([line], dialect))
+    return b"".join(content)
 
 
-def _build_read_options(dialect: Dialect, as_text: Collection[str]) -> dict[str, Any]:
+def _build_read_options(dialect: lines.Dialect, as_text: Iterable[str]) -> dict[str, Any]:
     """Return the options with which pandas reads a text table."""
     names = fill_column_names(dialect.header)
     text_names = {normalise_column_name(name) for name in as_text}
@@ -337,7 +313,7 @@ def normalise_column_name(name: str) -> str:
     return "".join(char for char in name.lower() if char.isalnum())
 
 
-def _raise_row_error(error: Exception, block: LineBlock, findings: Findings) -> NoReturn:
+def _raise_row_error(error: Exception, block: lines.LineBlock, findings: Findings) -> NoReturn:
     """Raise an error that says why the rows cannot be read."""
     first = block.count_lines_before() + block.skip + 1
     what = f"the rows from line {first:,} on cannot be read ({join_names(str(error).splitlines()[:1])})"

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -84,9 +84,8 @@ def sniff_dialect(path: Path, findings: Findings) -> Dialect:
     header, *rows = (lines[number] for number in filled)
     separator = _detect_separator(header)
     decimal, names = _detect_decimal_mark(rows, separator), _split_cells(header, separator)
-    return Dialect(
-        encoding, separator, decimal, names, filled[0] + 1, any(f"{separator} " in line for line in (header, *rows))
-    )
+    blanks = any(f"{separator} " in line for line in (header, *rows))
+    return Dialect(encoding, separator, decimal, names, filled[0] + 1, blanks)
 
 
 def _detect_separator(header: str) -> str:
@@ -256,15 +255,8 @@ def read_line(file: BinaryIO, path: Path) -> bytes:
     return Findings(where=path.name).fatal(ProblemCode.BAD_ROWS, what, "Shorten its cells, or export the table again")
 
 
-class _LineCount(NamedTuple):
-    """Number of lines before an offset of a file; ``file`` is its device, number, size and time of change."""
-
-    file: tuple[int, int, int, int]
-    end: int
-    lines: int
-
-
-_last_count = _LineCount((0, 0, 0, 0), 0, 0)
+_last_count = ((0, 0, 0, 0), 0, 0)
+"""File (device, number, size and time of change) and offset up to which lines were counted last, and their number."""
 
 
 def count_lines(path: Path, end: int) -> int:
@@ -273,11 +265,11 @@ def count_lines(path: Path, end: int) -> int:
     with explain_read_errors(path), path.open("rb") as file:
         status = os.fstat(file.fileno())
         key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        start, lines = _last_count[1:] if _last_count.file == key and _last_count.end <= end else (0, 0)
+        start, lines = _last_count[1:] if _last_count[0] == key and _last_count[1] <= end else (0, 0)
         file.seek(start)
         while file.tell() < end and (content := file.read(min(1_000_000, end - file.tell()))):
             lines += content.count(b"\n")
-    _last_count = _LineCount(key, end, lines)
+    _last_count = (key, end, lines)
     return lines
 
 
@@ -307,9 +299,8 @@ def refuse_lines(block: LineBlock, dialect: Dialect, findings: Findings) -> Line
     """
     for index in range(block.skip):
         if len(block.lines[index].translate(None, _CONTROL_BYTES)) < len(block.lines[index]):
-            findings.fatal(
-                ProblemCode.CONTROL_CHARACTERS, f"line {index + 1:,} holds a control character", _CONTROL_CURE
-            )
+            what = f"line {index + 1:,} holds a control character"
+            findings.fatal(ProblemCode.CONTROL_CHARACTERS, what, _CONTROL_CURE)
     text = block.join_rows()
     if len(text.translate(None, _CONTROL_BYTES)) < len(text):  # faster than the pattern
         words = ("line holds a control character", "lines hold a control character")

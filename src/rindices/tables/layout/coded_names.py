@@ -137,9 +137,8 @@ def name_field_structures(fields: Mapping[str, FieldColumn]) -> tuple[dict[str, 
     visit = min(visits, key=lambda number: (-visits[number], number), default=0)
     current = {column: structure for column, structure in structures.items() if fields[column].visit == visit}
     counts = Counter(atlas for atlas, _ in current.values())
-    cortex, below = (
-        next((atlas for atlas in atlases if counts[atlas]), "") for atlases in (("desikan", "dkt"), ("aseg", "first"))
-    )
+    atlases = (("desikan", "dkt"), ("aseg", "first"))
+    cortex, below = (next((atlas for atlas in each if counts[atlas]), "") for each in atlases)
     used = {"fast"} if counts["fast"] > counts[cortex] + counts[below] else {cortex, below}
     names = {column: name for column, (atlas, name) in current.items() if atlas in used}
     aside: dict[str, list[str]] = {}

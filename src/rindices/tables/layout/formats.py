@@ -1,7 +1,7 @@
 """Detect from the header which program wrote a table and what its columns are, and choose the regions among them."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pandas as pd
@@ -284,31 +284,20 @@ VENTRICLES = "ventricles"
 """Word for all ventricles of a table in the option ``include``."""
 
 
-@dataclass(frozen=True)
-class ColumnSelection:
-    """Which columns are used as regions, beyond what the layout says.
-
-    include: ``ventricles``, or names of single columns that are left out otherwise; measure: ``volume``, ``thickness``
-    or ``area`` to use columns of this kind alone; None or ``any`` for all; model_regions: regions of a model that the
-    table is read for: they are read even where they are left out otherwise.
-    """
-
-    include: tuple[str, ...] = ()
-    measure: str | None = None
-    model_regions: tuple[str, ...] = ()
-
-
-def select_columns(layout: Layout, selection: ColumnSelection, findings: Findings) -> Layout:
+def select_columns(
+    layout: Layout, include: Sequence[str], measure: str | None, model_regions: Collection[str], findings: Findings
+) -> Layout:
     """Return a layout with the selected regions.
 
-    layout: as detected from the header; findings: takes errors about unknown names, and for training a note about what
-    is not used.
+    layout: as detected from the header; include: ``ventricles``, or names of single columns that are left out
+    otherwise; measure: ``volume``, ``thickness`` or ``area`` to use columns of this kind alone; None or ``any`` for
+    all; model_regions: regions of a model that the table is read for: they are read even where they are left out
+    otherwise; findings: takes errors about unknown names, and for training a note about what is not used.
     """
-    model_regions = set(selection.model_regions)
     # An imported model may name its regions as the columns of its table, such as 26562-2.0.
     kept = {c: c for c, region in layout.regions.items() if c in model_regions and region not in model_regions}
     layout = replace(layout, regions={**layout.regions, **kept})
-    if holds_features(layout, selection.measure) and layout.doubtful:
+    if holds_features(layout, measure) and layout.doubtful:
         # Numbers whose names hold a word about people, such as total or tau, may be included.
         others = tuple(name for name in layout.participant_columns if name not in layout.doubtful)
         aside = {**layout.aside, "about people": list(layout.doubtful)}
@@ -318,7 +307,7 @@ def select_columns(layout: Layout, selection: ColumnSelection, findings: Finding
     if layout.format == "dlmuse":
         names |= {column: muse.region_name(code) for column, code in muse.parse_muse_codes(unused).items()}
     wanted = [column for column, region in names.items() if region in model_regions]
-    for name in selection.include:
+    for name in include:
         columns = _find_included_columns(name, layout, names)
         if name.lower() in {word.lower() for item in layout.regions.items() for word in item}:
             continue
@@ -329,9 +318,9 @@ def select_columns(layout: Layout, selection: ColumnSelection, findings: Finding
             what, cure = "there is no column of ventricles to include", "Leave --include out, or name a column"
             findings.error(ProblemCode.UNKNOWN_REGION, what, cure, subject=name)
         wanted += columns
-    wanted += _find_requested_columns(layout, selection.measure)
-    layout = _filter_measure(_move_to_regions(layout, {column: names[column] for column in wanted}), selection.measure)
-    if selection.model_regions:
+    wanted += _find_requested_columns(layout, measure)
+    layout = _filter_measure(_move_to_regions(layout, {column: names[column] for column in wanted}), measure)
+    if model_regions:
         kinds = {layout.measure_of(region) for region in layout.regions.values() if region in model_regions}
         return _filter_measure(layout, kinds.pop()) if len(kinds) == 1 else layout
     _note_unused_columns(layout, findings)
@@ -402,9 +391,8 @@ def _note_unused_columns(layout: Layout, findings: Findings) -> None:
     if not layout.aside:
         return
     columns = [column for names in layout.aside.values() for column in names]
-    listing = ", ".join(
-        f"{len(names):,} {NAMES['reasons'].get(why, f'of another kind ({why})')}" for why, names in layout.aside.items()
-    )
+    reasons = {why: NAMES["reasons"].get(why, f"of another kind ({why})") for why in layout.aside}
+    listing = ", ".join(f"{len(names):,} {reasons[why]}" for why, names in layout.aside.items())
     has_ventricles = bool(_find_included_columns(VENTRICLES, layout, {}))
     what = f"{format_count(len(columns), 'column is', 'columns are')} not used"
     cure = "To use the ventricles: --include ventricles" if has_ventricles else ""

@@ -114,9 +114,8 @@ def read_subject_folders(folder: Path, findings: Findings) -> pd.DataFrame:
     used as eTIV.
     """
     findings = findings.at(str(folder))
-    candidates = {
-        subject.name: [subject / "stats" / name for name in STATS_NAMES] for subject in sorted(folder.iterdir())
-    }
+    people = sorted(folder.iterdir())
+    candidates = {person.name: [person / "stats" / name for name in STATS_NAMES] for person in people}
     files = {name: path for name, paths in candidates.items() if (path := next(filter(Path.is_file, paths), None))}
     if not files:
         what = "no subject folder with stats/aseg+DKT.stats was found"

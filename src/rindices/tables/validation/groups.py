@@ -186,9 +186,7 @@ def _normalise_label(label: str) -> str:
 def _resolve_label(label: str, present: list[str], findings: Findings) -> str | None:
     """Return a label as the table spells it; None after an error."""
     text = _normalise_label(label)
-    equal = [name for name in present if name == text] or [
-        name for name in present if fold_case(name) == fold_case(text)
-    ]
+    equal = [text] if text in present else [name for name in present if fold_case(name) == fold_case(text)]
     if len(equal) == 1:
         return equal[0]
     what, cure = f"no one has the label '{label}'", f"In this column {did_you_mean(label, present)}"

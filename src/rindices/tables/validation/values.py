@@ -151,10 +151,8 @@ def as_numbers(frame: pd.DataFrame, ids: Sequence[str], findings: Findings) -> p
         cells += [f"'{raw.iloc[row]}' for {ids[row]} in {name}" for row in rows[:3]]
         people += [ids[int(row)] for row in rows]
     if cells:
-        what, cure = (
-            "text where a number should be",
-            "Mend these cells (decimal point, no thousands separators, empty for missing)",
-        )
+        what = "text where a number should be"
+        cure = "Mend these cells (decimal point, no thousands separators, empty for missing)"
         offenders, listing = dict.fromkeys(people), join_names(cells)
         findings.error(ProblemCode.NOT_A_NUMBER, what, cure, offenders=offenders, listing=listing)
     if text_columns:
