@@ -1,13 +1,25 @@
 """The program ``rindices``: commands, error messages and exit codes."""
 
 import sys
-from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from rindices._version import __version__
-from rindices.cli import model
+from rindices.cli import (
+    apply,
+    change,
+    check,
+    classify,
+    federate,
+    fit,
+    model,
+    planning,
+    report,
+    reproduce,
+    site,
+    statistics,
+)
 from rindices.cli.console import print_json, print_problems
 from rindices.errors import Problem, ProblemCode, RindicesError, Severity, describe_os_error
 
@@ -21,17 +33,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = {
-    "Study": "check fit apply report",
-    "Statistics": "associate compare classify reproduce change predict",
-    "Several sites": "site federate",
-    "Planning and simulation": "power simulate score reference",
+    "Study": {"check": check, "fit": fit, "apply": apply, "report": report},
+    "Statistics": {
+        **{"associate": statistics, "compare": statistics, "classify": classify},
+        **{"reproduce": reproduce, "change": change, "predict": change},
+    },
+    "Several sites": {"site": site, "federate": federate},
+    "Planning and simulation": dict.fromkeys(("power", "simulate", "score", "reference"), planning),
 }
-"""Commands by their panel in the help; a command is in the module of its name unless `_MODULES` says otherwise."""
-_MODULES = {"associate": "statistics", "compare": "statistics", "predict": "change"}
-_MODULES |= dict.fromkeys(_COMMANDS["Planning and simulation"].split(), "planning")
-for _panel, _names in _COMMANDS.items():
-    for _name in _names.split():
-        _module = import_module(f"rindices.cli.{_MODULES.get(_name, _name)}")
+for _panel, _modules in _COMMANDS.items():
+    for _name, _module in _modules.items():
         _example = getattr(_module, "EPILOG", "") or f"Example: rindices {_name} {_module.EXAMPLES[_name]}"
         app.command(_name, epilog=_example, rich_help_panel=_panel)(getattr(_module, _name))
 app.add_typer(model.app, name="model", rich_help_panel="Study")
