@@ -17,7 +17,8 @@ from rindices.apply import chunks
 from rindices.apply.chunks import StreamResult, apply_stream, find_repeated_hashes
 from rindices.errors import ModelError, ProblemCode, RindicesError, TableError
 from rindices.experiments.tasks import TASKS
-from rindices.tables.chunks import ChunkSize, list_table_files
+from rindices.tables.chunks import ChunkSize
+from rindices.tables.io.frames import list_table_files
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validate import TableRequest
 from tests.cohorts import fit_tiny_model, simulate_few_regions

@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from rindices.cli.main import app
-from rindices.errors import StudyError
 from rindices.federated.folder import FolderTransport, make_run_name, read_key
 from rindices.federated.messages import Answer, Request, WaitingError
 from rindices.federated.site import Site
@@ -70,12 +69,6 @@ def test_centre_runs_a_study_with_keys(tmp_path: Path) -> None:
     assert (own["r1"].isna() == (own["members_behind"] == 0)).all()
     assert own["members_behind"].max() == 1  # of the two members
     assert (own["r1"] - everyone["r1"]).abs().max() > 0.001
-
-
-def test_parquet_tables_with_sites_are_not_silently_left_as_they_are(tmp_path: Path) -> None:
-    (tmp_path / "study.toml").write_text('[data]\nsite = "scanner"\n')
-    with pytest.raises(StudyError, match="harmonise"):
-        run("federate", tmp_path / "study.toml", "--parquet", tmp_path, "--out", tmp_path / "out")
 
 
 def test_centre_names_missing_sites(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import rindices as ri
 from rindices.cli.main import app
-from rindices.errors import StudyError
+from rindices.errors import StudyError, TableError
 from rindices.federated import kinds, partitions
 from rindices.federated.fit import FederatedResult, FederatedSettings, run_federated_study
 from rindices.federated.messages import Request
@@ -106,19 +107,34 @@ def test_repeated_ids_are_refused_across_files(tmp_path: Path) -> None:
         pass
 
 
-def test_command_fits_parquet_files(tmp_path: Path) -> None:
+def test_fit_takes_a_folder_that_is_larger_than_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from distributed import LocalCluster
 
-    write_parquet(tmp_path / "table", simulate_people(), 3)
-    text = '[data]\ngroup = "group"\ncovariates = ["age", "sex", "icv"]\n'
-    (tmp_path / "study.toml").write_text(f'{text}[model]\nrecipe = "mean-difference"\nmembers = 2\n')
+    monkeypatch.setattr("rindices.study.preflight.get_memory_size", lambda: 1e3)
+    cohort = simulate_people()
+    write_parquet(tmp_path / "table", cohort, 3)
     with LocalCluster(n_workers=2, processes=False, threads_per_worker=1, dashboard_address=None) as cluster:
-        words = ["federate", str(tmp_path / "study.toml"), "--parquet", str(tmp_path / "table")]
-        words += ["--scheduler", cluster.scheduler_address, "--out", str(tmp_path / "out"), "--json"]
+        words = ["fit", str(tmp_path / "table"), "--group", "group", "--controls", "control", "--recipe"]
+        words += ["mean-difference", "--covariates", "age,sex,icv", "--engine", "dask", "--scheduler"]
+        words += [cluster.scheduler_address, "--out", str(tmp_path / "out"), "--json"]
         result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["patients"] == 200
     assert (tmp_path / "out" / "model.safetensors").is_file()
+    indices = pd.read_csv(tmp_path / "out" / "r_indices.tsv", sep="\t")
+    assert sorted(indices["participant_id"]) == sorted(cohort.people["participant_id"])
+    assert (indices["members_behind"] == 2).all()  # of ten members, each person was left out by two
+
+
+def test_a_folder_of_parquet_files_is_the_table_of_their_rows(tmp_path: Path) -> None:
+    cohort = simulate_people()
+    write_parquet(tmp_path / "table", cohort, 3)
+    read = ri.read_cohort(tmp_path / "table", group="group", controls="control", covariates=["age", "sex", "icv"])
+    assert sorted(read.people["participant_id"]) == sorted(cohort.people["participant_id"])
+    frame = pd.read_parquet(tmp_path / "table" / "part-1.parquet").rename(columns={"age": "years"})
+    frame.to_parquet(tmp_path / "table" / "part-1.parquet")
+    with pytest.raises(TableError, match=r"part-1\.parquet: its columns differ .* age, years"):
+        ri.read_cohort(tmp_path / "table", group="group", controls="control")
 
 
 def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
@@ -137,20 +153,15 @@ def test_limited_members_see_other_people() -> None:
     assert np.corrcoef(first, second)[0, 1] > 0.9
 
 
-def test_recognised_sites_of_parquet_files_are_not_left_in_silence(tmp_path: Path) -> None:
+def test_recognised_sites_of_parquet_files_are_not_left_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rindices.study.preflight.get_memory_size", lambda: 1e3)
     cohort = simulate_people()
     write_parquet(tmp_path / "table", cohort, 1)
     path = tmp_path / "table" / "part-0.parquet"
     frame = pd.read_parquet(path)
     frame.assign(scanner=["a", "b"] * (len(frame) // 2) + ["a"] * (len(frame) % 2)).to_parquet(path, index=False)
-    (tmp_path / "study.toml").write_text('[data]\ngroup = "group"\n')
-    words = [
-        "federate",
-        str(tmp_path / "study.toml"),
-        "--parquet",
-        str(tmp_path / "table"),
-        "--out",
-        str(tmp_path / "o"),
-    ]
+    words = ["fit", str(tmp_path / "table"), "--group", "group", "--controls", "control", "--out", str(tmp_path / "o")]
     result = CliRunner().invoke(app, words)
-    assert "not harmonised here" in str(result.exception)
+    assert "is not harmonised" in str(result.exception)

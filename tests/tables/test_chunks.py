@@ -17,11 +17,10 @@ from rindices.tables.chunks import (
     ChunkSize,
     OpenedTable,
     _split_lines,
-    list_table_files,
     merge_problems,
     split_into_chunks,
 )
-from rindices.tables.io.frames import read_block
+from rindices.tables.io.frames import list_table_files, read_block
 from rindices.tables.io.lines import Dialect, split_lines
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validate import TableRequest, ValidationResult, validate_table

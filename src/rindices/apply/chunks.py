@@ -45,11 +45,11 @@ from rindices.tables.chunks import (
     ChunkSize,
     OpenedTable,
     TableChunk,
-    list_table_files,
     merge_problems,
     split_into_chunks,
 )
 from rindices.tables.cohort import ID, SESSION
+from rindices.tables.io.frames import list_table_files
 from rindices.tables.io.lines import explain_read_errors
 from rindices.tables.validate import TableRequest
 from rindices.threads import limit_blas_threads

@@ -55,7 +55,7 @@ def apply(
     with it, people keep their order, and the same command resumes a run that was interrupted.
     """
     from rindices.model.fitted import load
-    from rindices.tables.chunks import list_table_files
+    from rindices.tables.io.frames import list_table_files
     from rindices.tables.table import NO_COLUMN
     from rindices.tables.validation.values import ALL_MEASURES
     from rindices.wording import FEATURE_UNIT

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rindices.cli.console import print_facts, print_json, print_problems, split_option
+from rindices.cli.console import print_facts, print_json, split_option
 from rindices.cli.options import Json
 
 if TYPE_CHECKING:
@@ -39,14 +39,6 @@ def federate(
         Path | None,
         typer.Option(help="Start-up kit of the FLARE server: let it run jobs of rindices.", show_default=False),
     ] = None,
-    parquet: Annotated[
-        Path | None,
-        typer.Option(help="Folder of parquet files: Dask workers answer for parts of it.", show_default=False),
-    ] = None,
-    workers: Annotated[int, typer.Option(help="With --parquet: processes; -1 for all cores.")] = -1,
-    scheduler: Annotated[
-        str | None, typer.Option(help="With --parquet: address of a Dask scheduler.", show_default=False)
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Fit a study across sites that answer with sums; run the same command again to go on after an interruption."""
@@ -59,20 +51,16 @@ def federate(
         return
     if out is None:
         raise typer.BadParameter("give the folder for the results", param_hint="--out")
-    ways = {"--exchange": exchange, "--flare-job": flare_job, "--parquet": parquet}
-    if sum(way is not None for way in ways.values()) != 1:
+    if (exchange is None) == (flare_job is None):
         raise typer.BadParameter(
-            "say in one way where people are: the folder that all sites see (--exchange), a job for NVIDIA FLARE "
-            "(--flare-job), or one table of parquet files (--parquet)",
+            "say in one way where people are: the folder that all sites see (--exchange), or a job for NVIDIA FLARE "
+            "(--flare-job)",
             param_hint="--exchange",
         )
     study, left_out, start = _read_federated_study(study_file), split_option(leave_out), time.monotonic()
     federated = _make_settings(study, _is_harmonised(study, sites), not no_distances)
     if flare_job is not None:
         _write_flare_job(flare_job, flare_kit, federated, sites, out, int(wait))
-        return
-    if parquet is not None:
-        _fit_partitions(parquet, study, workers, scheduler, out, not no_distances, as_json)
         return
     assert exchange is not None
     names: list[str] = []
@@ -86,7 +74,7 @@ def federate(
             exchange, run, names, site_keys, wait, poll, lambda text: typer.echo(text, err=True)
         )
         transport.begin()
-        result = run_federated_study(transport, federated, out, _print_line, _print_round)
+        result = run_federated_study(transport, federated, out, print_line, _print_round)
     except WaitingError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(3) from None
@@ -94,41 +82,7 @@ def federate(
         typer.echo("interrupted; run the same command again to go on", err=True)
         raise typer.Exit(3) from None
     transport.finish(result.ending, None if result.model is None else (out / "model.safetensors").read_bytes())
-    _print_result(result, names, out, time.monotonic() - start, as_json)
-
-
-def _fit_partitions(
-    table: Path,
-    study: "StudyConfig",
-    workers: int,
-    scheduler: str | None,
-    out: Path,
-    with_distances: bool,
-    as_json: bool,
-) -> None:
-    """Fit a table of one owner that no machine holds; the study names its columns."""
-    from rindices.errors import StudyError
-    from rindices.federated.fit import run_federated_study
-    from rindices.federated.partitions import connect_partitions
-    from rindices.tables.chunks import OpenedTable, list_table_files
-    from rindices.tables.table import NO_COLUMN
-
-    start, request = time.monotonic(), study.data.request(Path())
-    not_harmonised = StudyError('a table of parquet files is not harmonised here: set harmonise = "none".')
-    if study.data.harmonise not in ("none", None):
-        raise not_harmonised
-    files = list_table_files(table)
-    if files and None in (request.roles.site, request.roles.covariates):
-        opened = OpenedTable.open(files[0], request)
-        request = opened.request  # all files are read with the columns that are recognised in the first one
-        print_problems(opened.validation.problems)
-    if study.data.harmonise is None and request.roles.site not in (None, NO_COLUMN):
-        raise not_harmonised
-    with connect_partitions(table.absolute(), request, workers, scheduler) as transport:
-        federated = _make_settings(study, False, with_distances)
-        result = run_federated_study(transport, federated, out, _print_line)
-        parts = [part.name for part in transport.parts]
-    _print_result(result, parts, out, time.monotonic() - start, as_json)
+    print_federated_result(result, names, out, time.monotonic() - start, as_json)
 
 
 def _write_flare_job(
@@ -145,7 +99,8 @@ def _write_flare_job(
     )
 
 
-def _print_line(text: str) -> None:
+def print_line(text: str) -> None:
+    """Print a line of progress."""
     typer.echo(text, err=True)
 
 
@@ -201,7 +156,10 @@ def _write_keys(names: tuple[str, ...], folder: Path | None) -> None:
         typer.echo(f"{path}: give it to {name} alone, by another way than the exchange folder", err=True)
 
 
-def _print_result(result: "FederatedResult", sites: list[str], out: Path, seconds: float, as_json: bool) -> None:
+def print_federated_result(
+    result: "FederatedResult", sites: list[str], out: Path, seconds: float, as_json: bool
+) -> None:
+    """Print the end of a study across sites or parts."""
     model = str(out / "model.safetensors") if result.model is not None else None
     if as_json:
         print_json({**result.to_dict(), "sites": sites, "seconds": round(seconds, 1), "model": model})

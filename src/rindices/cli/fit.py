@@ -56,8 +56,13 @@ def fit(
     changes = None if max_steps is None else {"max_steps": max_steps}
     model = {"members": members, "recipe": recipe, "recipe_changes": changes, **grid}
     run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler, "with_ids": with_ids or None}
+    from rindices.study.preflight import needs_partitions
+
     study, folder = load_study(source, data, model, run)
-    if dry_run:
+    tables = study.data.request(folder).volumes
+    if len(tables) == 1 and isinstance(tables[0], Path) and needs_partitions(tables[0]):
+        _fit_partitions(tables[0], study, folder, out, as_json)
+    elif dry_run:
         _print_plan(study, folder, out, as_json)
     else:
         _run_study(study, folder, out, source[0], as_json, not no_report)
@@ -128,6 +133,37 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
         _print_null_result(ending, out, page, seconds, as_json)
     else:
         _print_result(ending, has_weights, out, page, seconds, as_json)
+
+
+def _fit_partitions(table: Path, study: "StudyConfig", folder: Path, out: Path, as_json: bool) -> None:
+    """Fit a table that is too large for the memory: Dask workers answer with sums over parts of its files."""
+    from rindices.apply.tables import write_indices
+    from rindices.cli.federate import print_federated_result, print_line
+    from rindices.errors import StudyError
+    from rindices.federated.fit import FederatedSettings, run_federated_study
+    from rindices.federated.partitions import connect_partitions
+    from rindices.tables.chunks import OpenedTable
+    from rindices.tables.io.frames import list_table_files
+    from rindices.tables.table import NO_COLUMN
+
+    start, request = time.monotonic(), study.data.request(folder)
+    print_line(f"{table.name} is larger than a twentieth of the memory: it is fitted in parts, without a report")
+    opened = OpenedTable.open((list_table_files(table) or [table])[0], request)
+    request = opened.request  # all files are read with the columns that are recognised in the first one
+    print_problems(opened.validation.problems)
+    if study.data.harmonise not in ("none", None) or (
+        study.data.harmonise is None and request.roles.site not in (None, NO_COLUMN)
+    ):
+        raise StudyError("a table that is fitted in parts is not harmonised: add --harmonise none.")
+    settings = FederatedSettings(study.model, study.run.seed, study.data.adjust)
+    with connect_partitions(table.absolute(), request, study.run.workers, study.run.scheduler) as transport:
+        if n_left_out := transport.count_left_out():
+            print_line(f"{format_count(n_left_out, 'person lacks', 'people lack')} a region or a covariate; left out")
+        result = run_federated_study(transport, settings, out, print_line)
+        if result.model is not None:
+            write_indices(transport.tabulate_people(result.model), out / "r_indices.tsv", result.model.card.unit)
+        parts = [part.name for part in transport.parts]
+    print_federated_result(result, parts, out, time.monotonic() - start, as_json)
 
 
 def _has_weights(model: "ModelConfig") -> bool:

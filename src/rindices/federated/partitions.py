@@ -25,10 +25,12 @@ from rindices._typing import AnyArray, FloatArray, IntArray
 from rindices.errors import StudyError, format_count
 from rindices.federated.messages import Answer, Preparation, Request
 from rindices.federated.site import BATCH, Site
+from rindices.model.fitted import FittedModel
 from rindices.study.cluster import connect_client, require_packages
 from rindices.study.engines import count_processes
-from rindices.tables.chunks import ChunkSize, OpenedTable, TableChunk, list_table_files, split_into_chunks
+from rindices.tables.chunks import ChunkSize, OpenedTable, TableChunk, split_into_chunks
 from rindices.tables.cohort import ID, Cohort
+from rindices.tables.io.frames import list_table_files
 from rindices.tables.validate import TableRequest
 
 
@@ -58,6 +60,7 @@ class PartSite(Site):
                 sites[-1].cohort = replace(people, volumes=pd.DataFrame(index=people.people.index), visits=None)
         super().__init__(name, _join_people([site.cohort for site in sites]), fewest=0)
         n_repeated = sum(site.n_repeated for site in sites) + self.n_repeated
+        self.n_left_out = sum(site.n_left_out for site in sites)
         if n_repeated:
             raise StudyError(_format_repeated(n_repeated))
         self.regions = sites[0].regions
@@ -118,6 +121,16 @@ def hash_ids_of_part(part: Part) -> AnyArray:
     return np.asarray(pd.util.hash_array(open_part(part).cohort.people[ID].to_numpy(dtype=object)))
 
 
+def tabulate_part(part: Part, model: FittedModel) -> pd.DataFrame:
+    """Return the cross-fitted R-indices of the people of a part; runs on a worker."""
+    return open_part(part).tabulate_people(model)
+
+
+def count_left_out(part: Part) -> int:
+    """Return the number of people of a part who lack a region or a covariate; runs on a worker."""
+    return open_part(part).n_left_out
+
+
 @dataclass
 class PartitionTransport:
     """Takes requests to Dask workers."""
@@ -134,6 +147,14 @@ class PartitionTransport:
         n_repeated = int((numbers[1:] == numbers[:-1]).sum())
         if n_repeated:
             raise StudyError(_format_repeated(n_repeated))
+
+    def count_left_out(self) -> int:
+        """Return the number of people who lack a region or a covariate, and so are left out."""
+        return sum(self._run(count_left_out))
+
+    def tabulate_people(self, model: FittedModel) -> pd.DataFrame:
+        """Return the cross-fitted R-indices of everyone."""
+        return pd.concat(self._run(tabulate_part, model), ignore_index=True)
 
     def ask(self, request: Request) -> list[Answer]:
         """Return the answers of all parts."""

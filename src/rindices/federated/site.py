@@ -323,7 +323,12 @@ class Site:
             np.any([subsets.find(name_member(int(number)), group) for group in GROUPS], axis=0)
             for number in settings["numbers"]
         ]
-        return model.tabulate_own_people(self.cohort, ~np.stack(seen))
+        tables, unseen = [], ~np.stack(seen)
+        for start in range(0, len(self.cohort), BATCH):
+            rows = np.arange(start, min(start + BATCH, len(self.cohort)))
+            volumes = pd.DataFrame(self._get_volumes(rows), columns=list(self.regions))
+            tables.append(model.tabulate_own_people(replace(self.cohort.take(rows), volumes=volumes), unseen[:, rows]))
+        return pd.concat(tables, ignore_index=True)
 
     def describe_people(self) -> str:
         """Return the numbers of people in words, for the screen."""

@@ -1,5 +1,6 @@
 """Reading of a study: its table, its reference population, and all that would stop ``rindices fit`` before training."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,29 @@ from rindices.study.checks import check_sample_size
 from rindices.study.config import DataConfig, StudyConfig
 from rindices.study.study import check_settings
 from rindices.tables.cohort import Cohort, attach_visits, keep_first_scans
+from rindices.tables.io.frames import is_parquet, list_table_files, open_parquet
 from rindices.tables.table import NO_COLUMN
 from rindices.tables.validate import TableRequest, ValidationResult, validate_table
+
+_BYTES_PER_CELL, _N_COPIES = 8, 20  # of a table, in the memory of a fit (benchmarks/study_cost.py)
+
+
+def needs_partitions(table: Path) -> bool:
+    """Return whether a parquet file, or a folder of parquet files, is too large to be fitted in memory."""
+    files = list_table_files(table) if table.exists() else None
+    if not files or not is_parquet(files[0]):
+        return False
+    metadata = [open_parquet(file).metadata for file in files]
+    n_bytes = _BYTES_PER_CELL * sum(each.num_rows * each.num_columns for each in metadata)
+    return bool(n_bytes * _N_COPIES > get_memory_size())
+
+
+def get_memory_size() -> float:
+    """Return the bytes of memory of this machine; infinity where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        return float("inf")
 
 
 def keep_training_scans(

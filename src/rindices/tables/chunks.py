@@ -15,7 +15,6 @@ import pandas as pd
 
 from rindices import errors
 from rindices.tables.io import frames, lines
-from rindices.tables.io.spreadsheet import EXCEL_SUFFIX
 from rindices.tables.layout.formats import find_column, select_columns
 from rindices.tables.layout.freesurfer import ICV_NAMES
 from rindices.tables.regions import exclude_regions, region_sort_key
@@ -30,7 +29,6 @@ _CODES_OF_ALL_ROWS = errors.parse_codes(
     "unused_participants"
 )
 """Problems that are left to the chunks, or for which all rows must have been read."""
-_TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 
 
 class ChunkSize(NamedTuple):
@@ -48,27 +46,6 @@ class TableChunk(NamedTuple):
     number: int
     start: int
     stop: int
-
-
-def list_table_files(path: Path) -> list[Path] | None:
-    """Return the files of a table: the file itself, or those of a folder; None for a folder without any, and for Excel.
-
-    A folder of parquet files, or else of text tables, is one table. Names that begin with a dot or an underscore belong
-    to other programs and are left out.
-    """
-    if not path.is_dir():
-        return None if path.suffix.lower() == EXCEL_SUFFIX else [path]
-    for suffixes in (frames.PARQUET_SUFFIXES, _TEXT_SUFFIXES):
-        files = [
-            file
-            for file in sorted(path.rglob("*"))
-            if file.suffix.lower() in suffixes
-            and file.is_file()
-            and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
-        ]
-        if files:
-            return files
-    return None
 
 
 def split_into_chunks(path: Path, size: ChunkSize) -> Iterator[TableChunk]:

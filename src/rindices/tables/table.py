@@ -12,7 +12,14 @@ import pandas as pd
 
 from rindices._typing import BoolArray
 from rindices.errors import Findings, OffenderKind, ProblemCode, format_count, join_names
-from rindices.tables.io.frames import MemoryTable, find_duplicates, read_frame, to_text
+from rindices.tables.io.frames import (
+    MemoryTable,
+    find_duplicates,
+    is_parquet,
+    list_table_files,
+    read_frame,
+    to_text,
+)
 from rindices.tables.layout import formats, freesurfer
 from rindices.tables.layout.formats import Layout
 from rindices.tables.validation import ids as id_rules
@@ -121,10 +128,26 @@ def read_participants(path: Path | MemoryTable, roles: ColumnRoles, ids: Sequenc
 def _read_region_table(path: Path | MemoryTable, roles: ColumnRoles, findings: Findings) -> Table:
     findings = findings.at(path.name)
     if isinstance(path, Path) and path.is_dir():
+        files = list_table_files(path)
+        if files and is_parquet(files[0]):
+            return _read_parts(files, roles, findings)
         frame = freesurfer.read_subject_folders(path, findings)
         table = build_region_table(frame, [str(name) for name in frame.columns], roles, findings)
         return replace(table, layout=replace(table.layout, format="fastsurfer"))
     frame, header = drop_counter_column(*read_frame(path, roles.text_columns(), findings), findings)
+    return build_region_table(frame, header, roles, findings)
+
+
+def _read_parts(files: Sequence[Path], roles: ColumnRoles, findings: Findings) -> Table:
+    """Read the files of a folder, which are parts of one table with the same columns."""
+    parts = [drop_counter_column(*read_frame(file, roles.text_columns(), findings), findings) for file in files]
+    frame, header = parts[0]
+    for file, (part, _) in zip(files, parts, strict=True):
+        if set(part.columns) != set(frame.columns):
+            names = join_names(sorted(set(part.columns) ^ set(frame.columns)))
+            what = f"its columns differ from those of {files[0].name}: {names}"
+            findings.at(file.name).fatal(ProblemCode.FILE_UNREADABLE, what, "Give parts of one table")
+    frame = pd.concat([part[list(frame.columns)] for part, _ in parts], ignore_index=True)
     return build_region_table(frame, header, roles, findings)
 
 

@@ -21,12 +21,34 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
+_TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 _BUFFER_BYTES = 131_072  # per column, because a row group may be larger than memory
 
 
 def is_parquet(path: Path) -> bool:
     """Return whether a file is parquet by its name."""
     return path.suffix.lower() in PARQUET_SUFFIXES
+
+
+def list_table_files(path: Path) -> list[Path] | None:
+    """Return the files of a table: the file itself, or those of a folder; None for a folder without any, and for Excel.
+
+    A folder of parquet files, or else of text tables, is one table. Names that begin with a dot or an underscore belong
+    to other programs and are left out.
+    """
+    if not path.is_dir():
+        return None if path.suffix.lower() == EXCEL_SUFFIX else [path]
+    for suffixes in (PARQUET_SUFFIXES, _TEXT_SUFFIXES):
+        files = [
+            file
+            for file in sorted(path.rglob("*"))
+            if file.suffix.lower() in suffixes
+            and file.is_file()
+            and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
+        ]
+        if files:
+            return files
+    return None
 
 
 def read_parquet(path: Path, findings: Findings, rows: int | None = None) -> pd.DataFrame:
