@@ -77,7 +77,7 @@ def small_disk(path: Path, how: str) -> Iterator[Path]:
 )
 def test_a_full_disk(folder: Path, undisturbed: Path, tmp_path: Path, engine: list[object]) -> None:
     kilobytes = [len(content) // 1024 + 4 for _, content in sorted(sets(undisturbed).items())]
-    room = kilobytes[0] + kilobytes[1] + 290  # two of four sets, and the people of five members
+    room = kilobytes[0] + kilobytes[1] + 580  # two of four sets, and the people of ten members
     with small_disk(tmp_path / "disk", f"size={room}k") as disk:
         done = run("fit", folder / "study.toml", "--out", disk, *engine)
         assert done.returncode == 1
