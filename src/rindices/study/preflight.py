@@ -16,7 +16,9 @@ from rindices.tables.io.frames import is_parquet, list_table_files, open_parquet
 from rindices.tables.table import NO_COLUMN
 from rindices.tables.validate import TableRequest, ValidationResult, validate_table
 
-_BYTES_PER_CELL, _N_COPIES = 8, 20  # of a table, in the memory of a fit (benchmarks/study_cost.py)
+N_COPIES = 20
+"""Copies of a table in the memory of a fit, about (``benchmarks/study_cost.py``)."""
+_BYTES_PER_CELL = 8
 
 
 def needs_partitions(table: Path) -> bool:
@@ -26,7 +28,7 @@ def needs_partitions(table: Path) -> bool:
         return False
     metadata = [open_parquet(file).metadata for file in files]
     n_bytes = _BYTES_PER_CELL * sum(each.num_rows * each.num_columns for each in metadata)
-    return bool(n_bytes * _N_COPIES > get_memory_size())
+    return bool(n_bytes * N_COPIES > get_memory_size())
 
 
 def get_memory_size() -> float:
