@@ -8,12 +8,22 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, FloatArray
-from rindices.errors import ModelError, Problem, ProblemCode, Severity, did_you_mean, format_count, join_names
+from rindices.errors import (
+    ModelError,
+    Problem,
+    ProblemCode,
+    Severity,
+    did_you_mean,
+    format_count,
+    format_quantity,
+    join_names,
+)
+from rindices.learners.wrong_cells import CellComparison
 from rindices.model.unusual import label_region
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
-from rindices.tables.cohort import ID, Cohort
+from rindices.tables.cohort import ID, SESSION, Cohort
 from rindices.tables.validation.values import is_model_unit
-from rindices.wording import get_wording
+from rindices.wording import FEATURE_UNIT, get_wording
 
 MIN_INFORMATION = 0.5
 """Least share of the variance of an R-index that the measured regions must determine."""
@@ -130,6 +140,47 @@ def report_people_without_index(cohort: Cohort, is_short: BoolArray, least: floa
     )
     cure = "They are left out of the results"
     return [Problem(Severity.WARNING, what, "", cure, ProblemCode.PEOPLE_WITHOUT_INDEX, offenders=people)]
+
+
+def tabulate_wrong_cells(cohort: Cohort, comparison: CellComparison) -> pd.DataFrame:
+    """Return ids, ``region``, ``value``, and ``expected`` by the other regions, of wrong cells."""
+    rows, columns = np.nonzero(comparison.is_wrong)
+    table = cohort.people[[name for name in (ID, SESSION) if name in cohort.people]].iloc[rows].reset_index(drop=True)
+    values = cohort.volumes.to_numpy(dtype=float)[rows, columns]
+    regions = np.array(cohort.regions, dtype=object)[columns]
+    return table.assign(region=regions, value=values, expected=comparison.expected[rows, columns])
+
+
+def report_wrong_cells(cohort: Cohort, comparison: CellComparison, policy: str) -> list[Problem]:
+    """Return what to say about people whose row has failed, and about other wrong cells.
+
+    policy: ``model``: they are treated as missing; ``error``: they are refused.
+    """
+    word, is_refused, is_failed = get_wording(cohort.unit), policy == "error", comparison.is_failed
+    cure = "treat them as missing: --on-outlier model" if is_refused else "use them all the same: --on-outlier keep"
+    severity, problems = Severity.ERROR if is_refused else Severity.WARNING, list[Problem]()
+    problem = Problem(severity, "", "", f"Look at these segmentations, or {cure}", ProblemCode.OUTLYING_VALUES)
+    people = tuple(dict.fromkeys(cohort.people[ID].astype(str)[is_failed]))
+    if people:
+        what = word(f"regions of {format_count(len(people), 'person', 'people')} do not fit together")
+        ending = "" if is_refused else "; nothing is learnt from them"
+        problems.append(replace(problem, what=what, subject=ID, offenders=people, ending=ending))
+    cells = tabulate_wrong_cells(cohort, comparison._replace(is_wrong=comparison.is_wrong & ~is_failed[:, None]))
+    if len(cells):
+        what = format_count(len(cells), "cell does", "cells do") + word(" not fit the other regions of the person")
+        columns = (cells[name] for name in (ID, "region", "value", "expected"))
+        texts = [
+            f"{label_region(region)} of {person} ({format_quantity(value)}, not about {format_quantity(expected)})"
+            for person, region, value, expected in zip(*columns, strict=True)
+        ]
+        ending, offenders = "" if is_refused else "; treated as missing", tuple(dict.fromkeys(cells[ID].astype(str)))
+        problems.append(replace(problem, what=what, offenders=offenders, listing=join_names(texts), ending=ending))
+    return problems
+
+
+def resolve_on_outlier(requested: str | None, unit: str) -> str:
+    """Return what to do with wrong cells: as requested, else ``model``, but ``keep`` for features of any kind."""
+    return requested or ("keep" if unit == FEATURE_UNIT else "model")
 
 
 def note_missing(absent: Sequence[str], volumes: FloatArray, widening: FloatArray, unit: str) -> list[Problem]:
