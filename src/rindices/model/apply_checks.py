@@ -10,6 +10,7 @@ import pandas as pd
 from rindices._typing import BoolArray, FloatArray
 from rindices.errors import (
     ModelError,
+    OffenderKind,
     Problem,
     ProblemCode,
     Severity,
@@ -21,12 +22,14 @@ from rindices.errors import (
 from rindices.learners.wrong_cells import CellComparison
 from rindices.model.unusual import label_region
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
-from rindices.tables.cohort import ID, SESSION, Cohort
+from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.validation.values import is_model_unit
 from rindices.wording import FEATURE_UNIT, get_wording
 
 MIN_INFORMATION = 0.5
 """Least share of the variance of an R-index that the measured regions must determine."""
+_MIN_COMPARED, _MAX_INFORMATION_RANGE = 5, 0.05  # people of a group, site or session; range of their mean information
+_MIN_WRONG_SHARE, _MIN_WRONG_CELLS = 1e-4, 3  # wrong cells up to which a note is enough; so many are found by chance
 _MAX_MEDIAN_SHIFT = 30.0  # control standard deviations; beyond it, a region has another unit than in training
 
 
@@ -120,13 +123,32 @@ def check_results(cohort: Cohort, columns: Sequence[FloatArray]) -> None:
     raise ModelError(Problem(Severity.ERROR, what, "", cure, ProblemCode.INFINITE_VALUES, offenders=people))
 
 
-def find_people_without_index(added: FloatArray, spread: FloatArray, least: float) -> BoolArray:
-    """Return who (N,) lacks so many regions that the others tell too little.
+def compute_information(added: FloatArray, spread: FloatArray) -> FloatArray:
+    """Return the share (N,) of the variance of the least known R-index that the measured regions determine.
 
     added (N, M): variance of R-indices over the possible values of missing regions; spread (M,): variance of R-indices
-    among the patients of the training; least: share of that variance which the measured regions must determine.
+    among the patients of the training.
     """
-    return np.asarray((added / np.maximum(spread, 1e-12)).max(axis=1, initial=0.0) > 1.0 - least)
+    return np.asarray(np.clip(1.0 - (added / np.maximum(spread, 1e-12)).max(axis=1, initial=0.0), 0.0, 1.0))
+
+
+def compare_information(indices: pd.DataFrame) -> list[Problem]:
+    """Return warnings where groups, sites or sessions differ in the ``information`` of R-indices (N, ...)."""
+    problems = []
+    for column, kind in ((GROUP, OffenderKind.LABEL), (SITE, OffenderKind.SITE), (SESSION, OffenderKind.LABEL)):
+        if column not in indices or "information" not in indices:
+            continue
+        by_level = indices["information"].groupby(indices[column].astype(str).to_numpy())
+        means = by_level.mean()[by_level.size() >= _MIN_COMPARED]
+        if len(means) < 2 or means.max() - means.min() <= _MAX_INFORMATION_RANGE:
+            continue
+        noun = column.removesuffix("_id")
+        what = f"missing cells leave R-indices less well measured in one {noun} than in another"
+        listing = ", ".join(f"{level} {means[level]:.2f}" for level in (means.idxmin(), means.idxmax()))
+        cure = f"The column information tells how well; compare each {noun} with itself, or people who lack as much"
+        levels, code = (str(means.idxmin()), str(means.idxmax())), ProblemCode.MISSING_BY_GROUP
+        problems.append(Problem(Severity.WARNING, what, "", cure, code, column, levels, kind, listing))
+    return problems
 
 
 def report_people_without_index(cohort: Cohort, is_short: BoolArray, least: float) -> list[Problem]:
@@ -156,9 +178,13 @@ def report_wrong_cells(cohort: Cohort, comparison: CellComparison, policy: str) 
 
     policy: ``model``: they are treated as missing; ``error``: they are refused.
     """
+    if not comparison.is_wrong.any():
+        return []
     word, is_refused, is_failed = get_wording(cohort.unit), policy == "error", comparison.is_failed
     cure = "treat them as missing: --on-outlier model" if is_refused else "use them all the same: --on-outlier keep"
-    severity, problems = Severity.ERROR if is_refused else Severity.WARNING, list[Problem]()
+    is_rare = comparison.is_wrong.sum() <= max(_MIN_WRONG_SHARE * comparison.is_wrong.size, _MIN_WRONG_CELLS)
+    severity = Severity.ERROR if is_refused else Severity.NOTE if is_rare else Severity.WARNING
+    problems = list[Problem]()
     problem = Problem(severity, "", "", f"Look at these segmentations, or {cure}", ProblemCode.OUTLYING_VALUES)
     people = tuple(dict.fromkeys(cohort.people[ID].astype(str)[is_failed]))
     if people:

@@ -21,7 +21,7 @@ from rindices.model.consensus import ConsensusInference
 from rindices.model.file import ModelContent, read_model, write_model
 from rindices.model.unusual import TrainingDistribution, UnusualCount, UnusualDetector, make_table_warning
 from rindices.preprocess.harmonise import MIN_SITE_CONTROLS
-from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
+from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 
 CITATION = (
     "Yang Z, Wen J, Davatzikos C. Surreal-GAN: Semi-Supervised Representation Learning via GAN for uncovering "
@@ -107,10 +107,11 @@ class FittedModel(ModelContent):
         -------
         DataFrame
             ``participant_id``, ``session_id`` where there are sessions, ``r1`` to ``rM``; the ends of their intervals,
-            ``r1_low``, ``r1_high`` and so on, and ``unusual``, the share of training people who are nearer to their
-            mean (0 ordinary, 1 never seen), where the model has them; ``novel`` and ``novel_because``. People whom
-            the model was trained on seem less unusual than they are; ``r_indices.tsv`` of a study has out-of-fold
-            values for them.
+            ``r1_low``, ``r1_high`` and so on, ``information``, the share of the least known R-index that the measured
+            regions determine (1 if none is missing), and ``unusual``, the share of training people who are nearer to
+            their mean (0 ordinary, 1 never seen), where the model has them; ``novel`` and ``novel_because``. People
+            whom the model was trained on seem less unusual than they are; ``r_indices.tsv`` of a study has
+            out-of-fold values for them.
 
         Raises
         ------
@@ -121,7 +122,8 @@ class FittedModel(ModelContent):
         """
         result = self.assess(cohort, on_missing, min_information, on_outlier)
         for problem in result.problems:
-            if problem.code in (ProblemCode.PEOPLE_WITHOUT_INDEX, ProblemCode.OUTLYING_VALUES):
+            codes = (ProblemCode.PEOPLE_WITHOUT_INDEX, ProblemCode.OUTLYING_VALUES)
+            if problem.code in codes and problem.severity is Severity.WARNING:
                 warnings.warn(str(problem), stacklevel=2)
         return result.table
 
@@ -153,6 +155,8 @@ class FittedModel(ModelContent):
         left_out = [problem for problem in result.problems if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX]
         if left_out and (on_missing == "error" or not len(result.table)):
             raise ModelError([replace(problem, severity=Severity.ERROR, cure="Leave them out") for problem in left_out])
+        sites = {SITE: combined.people[SITE]} if SITE in combined.people else {}
+        problems += apply_checks.compare_information(result.table.assign(**sites))
         outputs = [*self._note_missing_outputs(), *notes, *outliers, *result.problems, *problems]
         return result._replace(problems=[*make_table_warning(result.counted, self.card.unit), *outputs])
 
@@ -206,10 +210,10 @@ class FittedModel(ModelContent):
         aligned = replace(cohort, volumes=cohort.volumes[list(self.regions)])
         expected = self.preprocessing.restore(aligned.volumes.to_numpy(dtype=float), values, comparison.expected)
         comparison = comparison._replace(expected=expected)
-        problems = apply_checks.report_wrong_cells(aligned, comparison, policy)
         if policy == "error":
-            raise ModelError(problems)
-        is_emptied = comparison.is_wrong & ~comparison.is_failed[:, None]
+            raise ModelError(apply_checks.report_wrong_cells(aligned, comparison, policy))
+        is_emptied = comparison.is_wrong & ~comparison.is_failed[:, None]  # people whose row has failed are novel
+        problems = apply_checks.report_wrong_cells(aligned, comparison._replace(is_wrong=is_emptied), policy)
         return replace(aligned, volumes=aligned.volumes.mask(is_emptied)), problems
 
     def _infer(
@@ -231,8 +235,11 @@ class FittedModel(ModelContent):
             flagged = self._unusual_detector.assess(volumes, covariates, distances, prepare_rows)
             columns = self._make_index_columns(indices, variance, added)
         problems, is_short = [], np.zeros(len(volumes), dtype=bool)
+        if self.intervals is not None:
+            columns["information"] = np.ones(len(volumes))
         if added is not None and self.intervals is not None:
-            is_short = apply_checks.find_people_without_index(added, self.intervals.knots.var(axis=1), min_information)
+            columns["information"] = apply_checks.compute_information(added, self.intervals.knots.var(axis=1))
+            is_short = columns["information"] < min_information
             problems = apply_checks.report_people_without_index(cohort, is_short, min_information)
             widening = self.intervals.compute_widening(variance, added).mean(axis=1)
             problems += apply_checks.note_missing(absent, volumes[~is_short], widening[~is_short], cohort.unit)
