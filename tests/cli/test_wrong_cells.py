@@ -67,6 +67,10 @@ def test_fit_treats_wrong_cells_as_missing_and_writes_them(folder: Path, tmp_pat
     wrong, clean = (
         pd.read_csv(tmp_path / name / "r_indices.tsv", sep="\t", index_col=0)["r1"] for name in ("wrong", "volumes")
     )
+    assert run("report", tmp_path / "wrong").exit_code == 0
+    page = (tmp_path / "wrong" / "report.html").read_text("utf-8")
+    assert "<h3>Wrong cells</h3>" in page
+    assert table.index[4] not in page
     others = ~np.isin(np.arange(len(clean)), [200])
     assert len(wrong) == len(clean)
     assert np.corrcoef(wrong[others], clean[others])[0, 1] > 0.999  # members have other folds

@@ -1,10 +1,10 @@
 """Cells that do not fit a person's other regions, such as those of a failed segmentation.
 
 Disease moves many regions together; a failed cell stands alone. The residual of a cell given the person's other cells
-follows from the precision of people of the same group. Large values of the other cells are set to 0 before, so that
-several wrong cells of a person do not explain each other. Cells with a large residual are candidates. Without them,
-precision and residuals are estimated once more, and what still is far out is wrong. A person is always compared with
-people of other folds: a covariance of as many people as regions explains its own people.
+follows from how regions vary together, in units of the person's group. Large values of the other cells are set to 0
+before, so that several wrong cells of a person do not explain each other. Cells with a large residual are candidates.
+Without them, precision and residuals are estimated once more, and what still is far out is wrong. A person is always
+compared with people of other folds: a covariance of as many people as regions explains its own people.
 Shape letters: N people, R regions, P columns of the design.
 """
 
@@ -19,7 +19,7 @@ from rindices.learners.missing_cells import fill_missing_cells, iterate_missing_
 from rindices.learners.prepared_people import N_FOLDS
 from rindices.preprocess.standardise import shrink_covariance
 
-WRONG_LIMIT = 4.5
+WRONG_LIMIT = 4.4
 """Residual, in robust standard deviations of the residuals of a region, beyond which a cell is wrong."""
 NEW_LIMIT = 5.5
 """The same for new people, whom the covariance of the training people fits less well."""
@@ -56,7 +56,7 @@ def find_wrong_cells(values: FloatArray, design: FloatArray, groups: IntArray, f
     """Find wrong cells in a table of training people.
 
     values (N, R): volumes or their logarithms; missing cells are NaN; design (N, P): covariates and sites, complete;
-    groups (N,): people are compared within groups, after adjustment; folds (N,): fold of each person, from 0 to
+    groups (N,): each has medians and deviations of its own; folds (N,): fold of each person, from 0 to
     `N_FOLDS` - 1.
     """
     if np.bincount(groups)[np.unique(groups)].min() < MIN_PEOPLE:
@@ -72,11 +72,8 @@ def find_wrong_cells(values: FloatArray, design: FloatArray, groups: IntArray, f
     if len(values) < MIN_PEOPLE or len(columns) < MIN_REGIONS:
         return CellComparison(is_wrong, expected)
     predicted = _predict_robustly(values[:, columns], np.column_stack([design, np.eye(groups.max() + 1)[groups]]))
-    for group in np.unique(groups):
-        rows = np.flatnonzero(groups == group)
-        cells = np.ix_(rows, columns)
-        is_wrong[cells], adjusted = _compare_group(values[cells] - predicted[rows], folds[rows])
-        expected[cells] = adjusted + predicted[rows]
+    is_wrong[:, columns], adjusted = _compare_people(values[:, columns] - predicted, groups, folds)
+    expected[:, columns] = adjusted + predicted
     return CellComparison(is_wrong, expected)
 
 
@@ -99,22 +96,26 @@ def compare_new_cells(deviations: FloatArray, sd: FloatArray, precision: FloatAr
     return CellComparison(is_wrong, expected * sd)
 
 
-def _compare_group(values: FloatArray, folds: IntArray) -> CellComparison:
-    """Compare adjusted people (N, R) of one group, each with people of other folds."""
-    parts = [(folds == fold, _standardise_robustly(values, folds != fold)) for fold in range(N_FOLDS)]
+def _compare_people(values: FloatArray, groups: IntArray, folds: IntArray) -> CellComparison:
+    """Compare adjusted people (N, R), each with people of other folds.
+
+    Values and residuals are in units of the person's group. How regions vary together comes from everyone: a small
+    group alone knows too little of it.
+    """
     residuals, expected = np.empty(values.shape), np.empty(values.shape)
-    precisions = []
-    for is_own, (z, _, _) in parts:
-        precisions.append(_estimate_precision(_wrap(z[~is_own])))
-        residuals[is_own] = _compute_wrapped_residuals(z[is_own], precisions[-1])
-    is_candidate = np.abs(_scale_residuals(residuals)) > _CANDIDATE_LIMIT
-    for (is_own, (z, centre, spread)), precision in zip(parts, precisions, strict=True):
+    parts = []
+    for fold in range(N_FOLDS):
+        is_own, (z, centre, spread) = folds == fold, _standardise_robustly(values, groups, folds != fold)
+        precision = _estimate_precision(_wrap(z[~is_own]))
+        residuals[is_own] = _compute_wrapped_residuals(z[is_own], precision)
+        parts.append((is_own, z, centre, spread, precision))
+    is_candidate = np.abs(_scale_residuals(residuals, groups)) > _CANDIDATE_LIMIT
+    for is_own, z, centre, spread, precision in parts:
         others = fill_missing_cells(np.where(is_candidate, np.nan, z)[~is_own], precision)[0]
         mean = others.mean(axis=0)
-        precision = _estimate_precision(others)
-        residuals[is_own], cells = _compute_residuals(z[is_own] - mean, is_candidate[is_own], precision)
-        expected[is_own] = centre + spread * (mean + cells)
-    return CellComparison(np.abs(_scale_residuals(residuals)) > WRONG_LIMIT, expected)
+        cells = _compute_residuals(z[is_own] - mean, is_candidate[is_own], _estimate_precision(others))
+        residuals[is_own], expected[is_own] = cells[0], centre[is_own] + spread[is_own] * (mean + cells[1])
+    return CellComparison(np.abs(_scale_residuals(residuals, groups)) > WRONG_LIMIT, expected)
 
 
 def _predict_robustly(values: FloatArray, columns: FloatArray) -> FloatArray:
@@ -128,12 +129,17 @@ def _predict_robustly(values: FloatArray, columns: FloatArray) -> FloatArray:
     return predicted
 
 
-def _standardise_robustly(values: FloatArray, rows: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return values (N, R) in robust units of some rows (N,), and the centre (R,) and spread (R,) of these."""
-    centre = np.nanmedian(values[rows], axis=0)
-    spread = _MAD_SCALE * np.nanmedian(np.abs(values[rows] - centre), axis=0)
-    spread = np.where(spread > 0, spread, np.inf)  # a region that hardly varies has no wrong cells
-    return np.clip((values - centre) / spread, -_MAX_SIZE, _MAX_SIZE), centre, np.where(spread < np.inf, spread, 0.0)
+def _standardise_robustly(
+    values: FloatArray, groups: IntArray, rows: BoolArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return values (N, R) in robust units of some rows (N,) of their group, and centre and spread (N, R) of these."""
+    centre, spread = np.empty(values.shape), np.empty(values.shape)
+    for group in np.unique(groups):
+        own = groups == group
+        centre[own] = np.nanmedian(values[own & rows], axis=0)
+        spread[own] = _MAD_SCALE * np.nanmedian(np.abs(values[own & rows] - centre[own][0]), axis=0)
+    z = (values - centre) / np.where(spread > 0, spread, np.inf)  # a region that hardly varies has no wrong cells
+    return np.clip(z, -_MAX_SIZE, _MAX_SIZE), centre, spread
 
 
 def _wrap(z: FloatArray) -> FloatArray:
@@ -169,9 +175,13 @@ def _compute_residuals(z: FloatArray, is_candidate: BoolArray, precision: FloatA
     return residuals, np.where(is_candidate, filled, z - residuals * sd)
 
 
-def _scale_residuals(residuals: FloatArray) -> FloatArray:
-    """Return residuals (N, R) less their median, in robust deviations; long tails count as a larger deviation."""
-    sizes = np.abs(centred := residuals - np.nanmedian(residuals, axis=0))
-    middle, tail = np.nanquantile(sizes, (0.5, 0.95), axis=0)
-    scale = np.maximum(_MAD_SCALE * middle, tail / _NORMAL_QUANTILE)
-    return np.asarray(centred / np.where(scale > 0, scale, np.inf))
+def _scale_residuals(residuals: FloatArray, groups: IntArray) -> FloatArray:
+    """Return residuals (N, R) less the median of their group, in robust deviations, which are larger for long tails."""
+    scaled = np.empty(residuals.shape)
+    for group in np.unique(groups):
+        own = residuals[groups == group]
+        sizes = np.abs(centred := own - np.nanmedian(own, axis=0))
+        middle, tail = np.nanquantile(sizes, (0.5, 0.95), axis=0)
+        scale = np.maximum(_MAD_SCALE * middle, tail / _NORMAL_QUANTILE)
+        scaled[groups == group] = centred / np.where(scale > 0, scale, np.inf)
+    return scaled

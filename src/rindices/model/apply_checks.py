@@ -185,7 +185,7 @@ def report_wrong_cells(cohort: Cohort, comparison: CellComparison, policy: str) 
     is_rare = comparison.is_wrong.sum() <= max(_MIN_WRONG_SHARE * comparison.is_wrong.size, _MIN_WRONG_CELLS)
     severity = Severity.ERROR if is_refused else Severity.NOTE if is_rare else Severity.WARNING
     problems = list[Problem]()
-    problem = Problem(severity, "", "", f"Look at these segmentations, or {cure}", ProblemCode.OUTLYING_VALUES)
+    problem = Problem(severity, "", "", f"Check these measurements, or {cure}", ProblemCode.OUTLYING_VALUES)
     people = tuple(dict.fromkeys(cohort.people[ID].astype(str)[is_failed]))
     if people:
         what = word(f"regions of {format_count(len(people), 'person', 'people')} do not fit together")

@@ -142,7 +142,7 @@ function showResults(model, arrays, outcome, get) {
   if (absent.length) notes.push(`The table lacks ${absent.length} ${model.noun} (${absent.slice(0, 5).join(", ")}): R-indices come from the others, and intervals are wider.`);
   else if (short) notes.push(`${short} ${noun} lack ${model.noun}: their R-indices come from the others, and their intervals are wider.`);
   const wrong = results.reduce((sum, result) => sum + result.wrong, 0);
-  if (wrong) notes.push(`${wrong} cells do not fit the other ${model.noun} of their person and are treated as missing: look at these segmentations.`);
+  if (wrong) notes.push(`${wrong} cells do not fit the other ${model.noun} of their person and are treated as missing: check these measurements.`);
   if (results.length >= 2 && novel >= 2 && novel >= 0.2 * results.length) notes.push("This table looks unlike the training people. Another scanner, unit, order of columns or age range?");
   for (const { id, why } of refused.slice(0, 20)) notes.push(`${id} is refused: ${why}.`);
   if (refused.length > 20) notes.push(`${refused.length - 20} more are refused.`);
