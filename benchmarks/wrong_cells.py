@@ -55,7 +55,7 @@ def plant_cells(cohort: Cohort, share: float, rows: np.ndarray, seed: int, block
 def find_mask(cohort: Cohort) -> np.ndarray:
     """Return the mask (N, R) of the cells that are called wrong."""
     checked = check_cells(cohort, 0, None, "model")
-    return np.asarray((checked.cohort.volumes.isna() & cohort.volumes.notna()).to_numpy())
+    return np.asarray((checked.cohort.volumes != cohort.volumes).to_numpy())
 
 
 def measure_clean(setting: str, seed: int) -> dict[str, Any]:

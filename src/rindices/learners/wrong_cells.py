@@ -29,6 +29,7 @@ MIN_PEOPLE = 20
 """Fewest people of a group whose cells are compared; smaller groups are compared together with the others."""
 MIN_REGIONS = 10
 """Fewest regions; with fewer, the others say too little about a cell."""
+_CHANCE_SHARE, _CHANCE_NUMBER = 1e-4, 3  # of wrong cells that may be found by chance
 _CANDIDATE_LIMIT = 4.0
 _WRAP_START, _WRAP_END = 2.5, 4.0  # sizes at which values begin to be reduced, and are 0
 _MAX_SIZE = 50.0  # of a value, so that squares of absurd cells stay finite
@@ -44,6 +45,11 @@ class CellComparison(NamedTuple):
 
     is_wrong: BoolArray
     expected: FloatArray
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether so few cells are wrong that it may be by chance."""
+        return bool(self.is_wrong.sum() <= max(_CHANCE_SHARE * self.is_wrong.size, _CHANCE_NUMBER))
 
     @property
     def is_failed(self) -> BoolArray:

@@ -29,7 +29,6 @@ from rindices.wording import FEATURE_UNIT, get_wording
 MIN_INFORMATION = 0.5
 """Least share of the variance of an R-index that the measured regions must determine."""
 _MIN_COMPARED, _MAX_INFORMATION_RANGE = 5, 0.05  # people of a group, site or session; range of their mean information
-_MIN_WRONG_SHARE, _MIN_WRONG_CELLS = 1e-4, 3  # wrong cells up to which a note is enough; so many are found by chance
 _MAX_MEDIAN_SHIFT = 30.0  # control standard deviations; beyond it, a region has another unit than in training
 
 
@@ -182,8 +181,7 @@ def report_wrong_cells(cohort: Cohort, comparison: CellComparison, policy: str) 
         return []
     word, is_refused, is_failed = get_wording(cohort.unit), policy == "error", comparison.is_failed
     cure = "treat them as missing: --on-outlier model" if is_refused else "use them all the same: --on-outlier keep"
-    is_rare = comparison.is_wrong.sum() <= max(_MIN_WRONG_SHARE * comparison.is_wrong.size, _MIN_WRONG_CELLS)
-    severity = Severity.ERROR if is_refused else Severity.NOTE if is_rare else Severity.WARNING
+    severity = Severity.ERROR if is_refused else Severity.NOTE if comparison.is_rare else Severity.WARNING
     problems = list[Problem]()
     problem = Problem(severity, "", "", f"Check these measurements, or {cure}", ProblemCode.OUTLYING_VALUES)
     people = tuple(dict.fromkeys(cohort.people[ID].astype(str)[is_failed]))
@@ -199,7 +197,7 @@ def report_wrong_cells(cohort: Cohort, comparison: CellComparison, policy: str) 
             f"{label_region(region)} of {person} ({format_quantity(value)}, not about {format_quantity(expected)})"
             for person, region, value, expected in zip(*columns, strict=True)
         ]
-        ending, offenders = "" if is_refused else "; treated as missing", tuple(dict.fromkeys(cells[ID].astype(str)))
+        ending, offenders = "" if is_refused else "; not used", tuple(dict.fromkeys(cells[ID].astype(str)))
         problems.append(replace(problem, what=what, offenders=offenders, listing=join_names(texts), ending=ending))
     return problems
 

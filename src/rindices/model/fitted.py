@@ -150,8 +150,8 @@ class FittedModel(ModelContent):
         apply_checks.check_model_regions(combined, self.regions, self.card.unit)
         problems = self._review_or_raise(combined)
         apply_checks.check_scale(self._prepare(combined), self.regions, self.card.unit)
-        combined, outliers = self._empty_wrong_cells(combined, on_outlier)
-        result = self._infer(combined, absent, min_information)
+        is_wrong, outliers = self._find_wrong_cells(combined, on_outlier)
+        result = self._infer(combined, absent, min_information, is_wrong=is_wrong)
         left_out = [problem for problem in result.problems if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX]
         if left_out and (on_missing == "error" or not len(result.table)):
             raise ModelError([replace(problem, severity=Severity.ERROR, cure="Leave them out") for problem in left_out])
@@ -179,8 +179,8 @@ class FittedModel(ModelContent):
         # a table that lacks regions is refused with its first chunk, if at all
         combined, _ = apply_checks.add_missing_regions(combined, self.regions, "model")
         self._review_or_raise(combined, is_whole_table=False)
-        combined, outliers = self._empty_wrong_cells(combined, on_outlier)
-        result = self._infer(combined)
+        is_wrong, outliers = self._find_wrong_cells(combined, on_outlier)
+        result = self._infer(combined, is_wrong=is_wrong)
         return result._replace(problems=[*outliers, *result.problems])
 
     def _review_or_raise(self, cohort: Cohort, is_whole_table: bool = True) -> list[Problem]:
@@ -198,23 +198,22 @@ class FittedModel(ModelContent):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused later
             return apply_in_blocks(self.preprocessing.prepare_block, *inputs)
 
-    def _empty_wrong_cells(self, cohort: Cohort, on_outlier: str | None) -> tuple[Cohort, list[Problem]]:
-        """Return people without cells that do not fit their others, unless all of a row do not, and what to report."""
+    def _find_wrong_cells(self, cohort: Cohort, on_outlier: str | None) -> tuple[BoolArray | None, list[Problem]]:
+        """Return the cells (N, R) that do not fit the person's others, except in failed rows, and what to report."""
         policy = apply_checks.resolve_on_outlier(on_outlier, self.card.unit)
         if self.training is None or not self.has_distances or policy == "keep":
-            return cohort, []
+            return None, []
         values = self._prepare(cohort)
         comparison = self.training.compare_cells(values)
         if not comparison.is_wrong.any():
-            return cohort, []
+            return None, []
         aligned = replace(cohort, volumes=cohort.volumes[list(self.regions)])
         expected = self.preprocessing.restore(aligned.volumes.to_numpy(dtype=float), values, comparison.expected)
         comparison = comparison._replace(expected=expected)
         if policy == "error":
             raise ModelError(apply_checks.report_wrong_cells(aligned, comparison, policy))
-        is_emptied = comparison.is_wrong & ~comparison.is_failed[:, None]  # people whose row has failed are novel
-        problems = apply_checks.report_wrong_cells(aligned, comparison._replace(is_wrong=is_emptied), policy)
-        return replace(aligned, volumes=aligned.volumes.mask(is_emptied)), problems
+        comparison = comparison._replace(is_wrong=comparison.is_wrong & ~comparison.is_failed[:, None])
+        return comparison.is_wrong, apply_checks.report_wrong_cells(aligned, comparison, policy)
 
     def _infer(
         self,
@@ -222,8 +221,12 @@ class FittedModel(ModelContent):
         absent: Sequence[str] = (),
         min_information: float = MIN_INFORMATION,
         weights: FloatArray | None = None,
+        is_wrong: BoolArray | None = None,
     ) -> ApplyResult:
-        """Return the R-indices of people who have the regions of the model, and how unusual they are."""
+        """Return the R-indices of people who have the regions of the model, and how unusual they are.
+
+        Cells that are wrong (N, R) are missing for the R-indices; how unusual a person is, all cells say.
+        """
         volumes, covariates = self.preprocessing.aligned(cohort)
         inputs = self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
 
@@ -231,7 +234,12 @@ class FittedModel(ModelContent):
             return apply_in_blocks(self.preprocessing.prepare_block, *(take_rows(array, rows) for array in inputs))
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused below
-            indices, variance, distances, added = self._consensus.compute_indices(inputs, weights)
+            measured = volumes if is_wrong is None else np.where(is_wrong, np.nan, volumes)
+            indices, variance, distances, added = self._consensus.compute_indices([measured, *inputs[1:]], weights)
+            if is_wrong is not None and distances is not None:
+                rows = np.flatnonzero(is_wrong.any(axis=1))
+                whole = self._consensus.compute_indices([take_rows(array, rows) for array in inputs])
+                distances[rows] = np.asarray(whole.distances)
             flagged = self._unusual_detector.assess(volumes, covariates, distances, prepare_rows)
             columns = self._make_index_columns(indices, variance, added)
         problems, is_short = [], np.zeros(len(volumes), dtype=bool)
@@ -242,7 +250,7 @@ class FittedModel(ModelContent):
             is_short = columns["information"] < min_information
             problems = apply_checks.report_people_without_index(cohort, is_short, min_information)
             widening = self.intervals.compute_widening(variance, added).mean(axis=1)
-            problems += apply_checks.note_missing(absent, volumes[~is_short], widening[~is_short], cohort.unit)
+            problems += apply_checks.note_missing(absent, measured[~is_short], widening[~is_short], cohort.unit)
         ids = {name: cohort.people[name].array for name in (ID, SESSION) if name in cohort.people}
         unusual = {} if flagged.unusual is None else {"unusual": flagged.unusual}
         flags = {"novel": flagged.novel, "novel_because": flagged.texts}

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from rindices._typing import BoolArray
 from rindices.errors import Problem
 from rindices.learners.prepared_people import deal_folds, order_by_values
 from rindices.learners.wrong_cells import CellComparison, find_wrong_cells
@@ -22,9 +21,9 @@ from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 class CheckedCohort:
     """A cohort after the search for wrong cells.
 
-    cohort: for learning; wrong cells are missing, unless they are kept, and so are all cells of people whose row has
-    failed; applied: for the R-indices of these people, who keep their row; table: ids, ``region``, ``value`` and
-    ``expected`` of each wrong cell; problems: what to report.
+    cohort: for learning; wrong cells are missing or, where they are few, what was expected, unless they are kept; all
+    cells of people whose row has failed are missing; applied: for the R-indices of these people, who keep their row;
+    table: ids, ``region``, ``value`` and ``expected`` of each wrong cell; problems: what to report.
     """
 
     cohort: Cohort
@@ -46,22 +45,21 @@ def check_cells(cohort: Cohort, seed: int, adjust: str | None, on_outlier: str |
     table, problems = tabulate_wrong_cells(scans, comparison), tuple(report_wrong_cells(scans, comparison, policy))
     if not len(table) or policy != "model":
         return CheckedCohort(cohort, cohort, table, problems)
-    is_failed = comparison.is_failed[:, None]
-    learnt, applied = (
-        _empty_cells(cohort, scans, mask)
-        for mask in (comparison.is_wrong | is_failed, comparison.is_wrong & ~is_failed)
-    )
+    is_failed = np.broadcast_to(comparison.is_failed[:, None], comparison.is_wrong.shape)
+    # a table with few wrong cells stays complete, which is faster to learn from
+    instead = comparison.expected if comparison.is_rare else np.nan
+    volumes = scans.volumes.mask(comparison.is_wrong & ~is_failed, instead)
+    learnt, applied = (_set_volumes(cohort, scans, each) for each in (volumes.mask(is_failed), volumes))
     return CheckedCohort(learnt, applied, table, problems)
 
 
-def _empty_cells(cohort: Cohort, scans: Cohort, mask: BoolArray) -> Cohort:
-    """Return a cohort without the cells of a mask (N, R) of its scans."""
-    emptied = replace(scans, volumes=scans.volumes.mask(mask))
+def _set_volumes(cohort: Cohort, scans: Cohort, volumes: pd.DataFrame) -> Cohort:
+    """Return a cohort with other volumes (N, R) of its scans."""
     if scans is cohort:
-        return emptied
+        return replace(cohort, volumes=volumes)
     keys = [pd.MultiIndex.from_frame(each.people[[ID, SESSION]]) for each in (scans, cohort)]
-    volumes = emptied.volumes.iloc[keys[0].get_indexer(keys[1])].reset_index(drop=True)
-    return replace(cohort, volumes=volumes, visits=emptied)
+    first = volumes.iloc[keys[0].get_indexer(keys[1])].reset_index(drop=True)
+    return replace(cohort, volumes=first, visits=replace(scans, volumes=volumes))
 
 
 def _compare_cells(scans: Cohort, cohort: Cohort, seed: int, adjust: str | None) -> CellComparison:

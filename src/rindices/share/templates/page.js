@@ -93,15 +93,15 @@ async function assessTables(model, arrays, consensus, tables, onProgress) {
 
 function assessPerson(model, arrays, consensus, person) {
   const wrong = model.empties_outliers ? consensus.training.findWrongCells(Array.from(person.values)) : [];
-  for (const values of [person.volumes, person.values, ...(person.memberValues || [])]) for (const region of wrong) values[region] = NaN;
-  const result = consensus.infer(person.values, person.memberValues);
+  const empty = (values) => values.map((value, r) => (wrong.includes(r) ? NaN : value));
+  const result = consensus.infer(empty(person.values), person.memberValues && person.memberValues.map(empty));
   let information = arrays["intervals.knots"] ? 1 : null;
   if (result.missing.length && arrays["intervals.knots"]) {
     information = Math.max(computeInformation(model, arrays, result.added), 0);
     if (information < model.min_information) return { why: `too many ${model.noun} are missing: the others determine less than ${100 * model.min_information} % of an R-index` };
   }
   const bounds = arrays["intervals.knots"] ? computeBounds(model, arrays, result) : null;
-  const distance = model.has_distances ? consensus.training.computeDistance(person.values, result.missing) : null;
+  const distance = model.has_distances ? consensus.training.computeDistance(person.values, result.missing.filter((r) => !wrong.includes(r))) : null;
   person.unusual = distance === null ? null : consensus.training.computeUnusual(distance);
   const reasons = findReasons(model, arrays, person, consensus);
   const numbers = [...result.indices, ...(bounds ? bounds.flat() : [])];
