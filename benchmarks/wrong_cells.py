@@ -6,9 +6,10 @@ cells that are found, alone and in blocks of 12 neighbouring regions of a person
 against the same people with all cells, by a model of complete people. ``null``: tables of healthy people whose labels
 are drawn, with wrong cells in one group only. ``cost``: processor seconds of `rindices.fit` with the search, relative
 to those without, on a clean table. ``accuracy``: pattern C-index of fits with wrong cells. Limits, shrinkage and the
-share of healthy people of the map were chosen on seeds 100 to 119; the seeds here are 900 and more. ``clean`` and ``planted`` were run with ``--first-seed 950``, because an earlier version of
-the search, which estimated correlations by group, was given up after a look at the seeds 900 to 902. Writes
-``results/wrong_cells.json`` and ``.md``; finished rows are not computed again.
+share of healthy people of the map were chosen on seeds 100 to 119; the seeds here are 900 and more. ``clean`` and
+``planted`` were run with ``--first-seed 950``, because an earlier version of the search, which estimated correlations
+by group, was given up after a look at the seeds 900 to 902. Writes ``results/wrong_cells.json`` and ``.md``; finished
+rows are not computed again.
 """
 
 import argparse
