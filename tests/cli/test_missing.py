@@ -167,3 +167,44 @@ def test_a_linear_model_fills_missing_regions_by_the_others(folder: Path) -> Non
         wider = (found[f"{name}_high"] - found[f"{name}_low"]) / (complete[f"{name}_high"] - complete[f"{name}_low"])
         assert 1.0 < wider.mean() < 1.3
     pd.testing.assert_frame_equal(model.apply(cohort, on_missing="error"), complete)
+
+
+def test_healthy_people_who_lack_cells_are_not_taken_for_ill(folder: Path, tmp_path: Path) -> None:
+    healthy = simulate_few_regions("basic", seed=907).cohort
+    healthy = healthy.take(healthy.is_control)
+    people = healthy.people[["participant_id"]].join(healthy.covariates)
+    complete = pd.concat([people, healthy.volumes], axis=1)
+    rng = np.random.default_rng(5)
+    lacking = complete.copy()
+    lacking[list(healthy.regions)] = healthy.volumes.mask(
+        rng.random((12, healthy.n_regions))[np.arange(len(people)) % 12] < 0.4
+    )
+    tables = {}
+    for name, table in {"complete": complete, "lacking": lacking}.items():
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+        words = ["apply", "model.safetensors", tmp_path / f"{name}.csv", "--out", tmp_path / f"{name}.tsv"]
+        result = run(folder, *words, "--workers", 1)
+        assert result.exit_code == 0, result.output
+        tables[name] = pd.read_csv(tmp_path / f"{name}.tsv", sep="\t")
+    assert (tables["complete"]["information"] == 1.0).all()
+    assert tables["lacking"]["information"].between(0.5, 0.999).all()
+    names, kept = (
+        ["r1", "r2", "r3"],
+        tables["complete"][tables["complete"].participant_id.isin(tables["lacking"].participant_id)],
+    )
+    shares = [(tables["lacking"][name].to_numpy()[:, None] > kept[name].to_numpy()).mean() for name in names]
+    assert np.abs(np.mean(shares) - 0.5) < 0.05  # a posterior mean alone would give 0.7
+
+
+def test_sites_that_lack_more_cells_are_named(folder: Path) -> None:
+    cohort = simulate_few_regions("small", seed=908, sites=2).cohort
+    is_second = (cohort.people["site"] == "site2").to_numpy()
+    mask = np.zeros(cohort.volumes.shape, dtype=bool)
+    mask[is_second, :14] = True
+    model = ri.load(folder / "model.safetensors")
+    problems = model.assess(replace(cohort, volumes=cohort.volumes.mask(mask))).problems
+    (warning,) = [
+        problem for problem in problems if problem.code is ProblemCode.MISSING_BY_GROUP and problem.subject == "site"
+    ]
+    assert "less well measured in one site than in another" in warning.what
+    assert warning.offenders == ("site2", "site1")

@@ -13,7 +13,7 @@ from rindices.model.apply_checks import (
     check_model_regions,
     check_results,
     check_scale,
-    find_people_without_index,
+    compute_information,
     note_missing,
     report_people_without_index,
 )
@@ -81,9 +81,9 @@ def test_empty_columns_stand_for_missing_regions() -> None:
 
 def test_people_of_whom_too_little_is_known_are_named() -> None:
     cohort, spread = make_cohort(), np.array([0.1, 0.2])
-    assert not find_people_without_index(np.array([[0.04, 0.0], [0.0, 0.09]]), spread, 0.5).any()
-    is_short = find_people_without_index(np.array([[0.04, 0.0], [0.0, 0.11]]), spread, 0.5)
-    (warning,) = report_people_without_index(cohort, is_short, 0.5)
+    information = compute_information(np.array([[0.04, 0.0], [0.0, 0.11], [0.0, 0.0], [0.3, 0.0]]), spread)
+    np.testing.assert_allclose(information, [0.6, 0.45, 1.0, 0.0])
+    (warning,) = report_people_without_index(cohort, information[:2] < 0.5, 0.5)
     assert re.search(r"1 person lacks too many regions.*50% of an R-index: b\. They are left out", str(warning))
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from rindices.errors import ModelError
 from rindices.learners.inference import ContrastiveHead
-from rindices.model.consensus import compute_measured_distances, make_measured_inference
+from rindices.model.consensus import IndexMap, compute_measured_distances, make_measured_inference
 from rindices.model.unusual import TrainingDistribution
 
 N_REGIONS = 6
@@ -31,7 +31,7 @@ def test_a_linear_index_is_its_conditional_expectation(training: TrainingDistrib
     expected[:, missing] = training.mean[missing] + (values[:, o] - training.mean[o]) @ slope
     left = covariance[np.ix_(missing, missing)] - covariance[np.ix_(missing, o)] @ slope
     values[:, missing] = np.nan
-    infer, added = make_measured_inference([head], missing, training)
+    infer, added, _ = make_measured_inference([head], missing, training)
     np.testing.assert_allclose(infer([np.nan_to_num(values)]), expected @ weights)
     np.testing.assert_allclose(added, np.diag(weights[missing].T @ left @ weights[missing]), rtol=0.2)
     deviations = (expected - training.mean)[:, o]
@@ -45,3 +45,21 @@ def test_an_imported_model_needs_all_regions() -> None:
     head = ContrastiveHead(zeros, ones, np.array(0.0), zeros, ones, np.ones((3, 1)))
     with pytest.raises(ModelError, match="needs all of them"):
         make_measured_inference([head], np.array([0]), None)
+
+
+def test_the_map_gives_healthy_people_their_distribution_and_keeps_the_order() -> None:
+    rng = np.random.default_rng(2)
+    complete = np.stack([rng.beta(1, 6, (400, 2)), rng.uniform(size=(400, 2))])
+    reduced = 0.5 + 0.5 * (complete - 0.5) + rng.normal(scale=0.02, size=complete.shape)  # drawn to the prior mean
+    index_map = IndexMap.fit(reduced, complete)
+    healthy = index_map.apply(reduced[0])
+    for level in (0.1, 0.5, 0.9):
+        expected = np.quantile(complete[0], level, axis=0)
+        np.testing.assert_allclose(np.quantile(healthy, level, axis=0), expected, atol=1e-3)
+    severe = reduced[1] > reduced[0].max(axis=0)
+    np.testing.assert_allclose(index_map.apply(reduced[1])[severe].mean(), complete[1][severe].mean(), atol=0.02)
+    grid = np.linspace(-0.5, 1.5, 200)[:, None].repeat(2, axis=1)
+    mapped = index_map.apply(grid)
+    assert (np.diff(mapped, axis=0) >= 0).all()
+    np.testing.assert_allclose(mapped[0] - mapped[1], grid[0] - grid[1])  # beyond the knots, people are shifted
+    np.testing.assert_array_equal(IndexMap.fit(complete, complete).apply(complete[0]), complete[0])

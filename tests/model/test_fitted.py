@@ -153,7 +153,17 @@ def test_data_dictionary(simulated: SimulatedCohort, model: ri.FittedModel, tmp_
     write_indices(model.apply(simulated.cohort), tmp_path / "r.tsv")
     described = json.loads((tmp_path / "r.json").read_text())
     ends = [f"r{k}_{end}" for k in (1, 2, 3) for end in ("low", "high")]
-    assert list(described) == ["participant_id", "r1", "r2", "r3", *ends, "unusual", "novel", "novel_because"]
+    assert list(described) == [
+        "participant_id",
+        "r1",
+        "r2",
+        "r3",
+        *ends,
+        "information",
+        "unusual",
+        "novel",
+        "novel_because",
+    ]
     assert described["r2"]["Description"].startswith("Severity of disease pattern 2")
     assert described["r2_low"]["Description"].startswith("Lower end of the 90 % interval of r2")
     with pytest.raises(ModelError, match=r"\.csv, \.tsv or \.parquet"):

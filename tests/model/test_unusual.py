@@ -135,7 +135,7 @@ def test_volumes_in_ml_are_novel_by_their_unit(model: ri.FittedModel, people: Co
 def test_exchanged_regions_are_named(model: ri.FittedModel, people: Cohort) -> None:
     pairs = {"MUSE_47": "MUSE_59", "MUSE_48": "MUSE_60"}
     exchanged = people.volumes.rename(columns=pairs | {b: a for a, b in pairs.items()})
-    table = model.apply(replace(people, volumes=exchanged))
+    table = model.assess(replace(people, volumes=exchanged)).table
     reasons = table["novel_because"]
     are_named = reasons.str.contains(r"Hippocampus_[LR] \+") & reasons.str.contains("ThalamusProper_[LR] -")
     assert (table["novel"] & are_named).mean() >= 0.95

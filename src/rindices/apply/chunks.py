@@ -329,7 +329,7 @@ def make_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord:
     with open_part_file(job.part_path(name)) as append_rows:
         for validation in opened.validate_chunk(chunk, job.size.rows):
             try:
-                result = model.assess_chunk(validation.cohort_or_raise())
+                result = model.assess_chunk(validation.cohort_or_raise(), job.request.on_outlier)
             except RindicesError as error:
                 errors.append(error)
                 continue
@@ -366,10 +366,12 @@ def _open_table_cached(job: StreamJob, path: Path, stamps: str) -> tuple[FittedM
     """Do the work of `_open_table` once for all chunks of a file; ``stamps`` change with the files."""
     model = load(job.model)
     opened = OpenedTable.open(path, job.request, job.schema_rows)
-    _, problems, counted = model.assess(opened.validation.cohort_or_raise(), job.request.on_missing)
+    cohort, request = opened.validation.cohort_or_raise(), job.request
+    _, problems, counted = model.assess(cohort, request.on_missing, on_outlier=request.on_outlier)
     table_warnings = make_table_warning(counted, model.card.unit)  # made again in the end, of all people
     if not opened.is_complete:  # each chunk names its own
-        table_warnings += [problem for problem in problems if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX]
+        codes = (ProblemCode.PEOPLE_WITHOUT_INDEX, ProblemCode.OUTLYING_VALUES)
+        table_warnings += [problem for problem in problems if problem.code in codes]
         opened = opened.select_regions({*model.regions, *(part for parts in model.sums.values() for part in parts)})
     problems = [problem for problem in problems if problem not in table_warnings]
     return model, opened, (*problems, *opened.validation.problems)

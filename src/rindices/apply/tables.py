@@ -82,6 +82,8 @@ def describe_columns(columns: Sequence[str], unit: str = "") -> dict[str, dict[s
         ID: "Participant",
         SESSION: "Session",
         GROUP: "Group in training",
+        "information": word("Share of the variance of the least known R-index that the measured regions determine, ")
+        + "from 0 to 1 (nothing is missing)",
         "unusual": "Share of training people who are less unusual, from 0 (ordinary) to 1 (never seen)",
         "novel": "Whether the model was not made for such people: unusual well above 0.95, or another reason",
         "novel_because": word("Why: regions with their distance, covariates out of range, another unit"),

@@ -23,7 +23,7 @@ _SECONDS_BETWEEN_MESSAGES = 10.0
 
 
 @take_table_options(
-    "participants id participants_id session site group controls patients missing_codes impute_covariates"
+    "participants id participants_id session site group controls patients missing_codes on_outlier impute_covariates"
 )
 def apply(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")],
@@ -62,6 +62,8 @@ def apply(
 
     if on_missing not in ("model", "drop", "error"):
         raise typer.BadParameter("give model, drop or error", param_hint="--on-missing")
+    if data.get("on_outlier") not in (None, "model", "keep", "error"):
+        raise typer.BadParameter("give model, keep or error", param_hint="--on-outlier")
     if new_sites not in ("refuse", "controls"):
         raise typer.BadParameter("give refuse or controls", param_hint="--new-sites")
     learn_sites = new_sites == "controls"
@@ -180,7 +182,7 @@ def _apply_in_memory(
     cohort = validation.cohort_or_raise()
     if min_controls is not None:
         fitted = fitted.with_sites(cohort, min_controls)
-    indices, problems, counted = fitted.assess(cohort, request.on_missing)
+    indices, problems, counted = fitted.assess(cohort, request.on_missing, on_outlier=request.on_outlier)
     check_people_count(validation.rows - validation.left_out, len(cohort), out)
     write_indices(indices, out, fitted.card.unit)
     if plink is not None:

@@ -46,6 +46,7 @@ _TABLE_OPTIONS: dict[str, tuple[Any, str, str | None, str | None]] = {
     "measure": (str, "volume, thickness or area alone; any for other features.", "KIND", TABLE),
     "missing_codes": (_Words, "Values for missing, e.g. -9999,-4; none for none.", "CODES", TABLE),
     "on_missing": (str, "Who lacks regions: model uses the others, drop, or error.", "HOW", TABLE),
+    "on_outlier": (str, "Cells that do not fit a person's others: model, keep, error.", "HOW", TABLE),
     "impute_covariates": (bool, "Impute missing covariates from controls.", None, TABLE),
     "leave_out_sites": (_Words, "Site(s) whose people are left out.", "NAME", ADJUSTMENT),
     "harmonise": (str, "Learn what sites do from controls, all or none.", "WHO", ADJUSTMENT),

@@ -15,7 +15,9 @@ EPILOG = "Example: rindices site volumes.csv --participants p.tsv --group diagno
 _DEFAULT_FEWEST = 10
 
 
-@take_table_options("- leave_out_sites harmonise adjust icv_for reference visits on_missing impute_covariates")
+@take_table_options(
+    "- leave_out_sites harmonise adjust icv_for reference visits on_missing on_outlier impute_covariates"
+)
 def site(
     tables: Tables,
     data: DataOptions,

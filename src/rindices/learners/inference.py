@@ -83,7 +83,7 @@ def fit_log_transform(groups: Sequence[FloatArray]) -> float:
 
 SEVERITY_LEVELS = (0.25, 0.5, 0.75, 1.0)
 """Severities at which a member's patterns are recorded."""
-_N_EXPECTED = 128  # simulated patients of whom the mean posterior variance is computed
+_N_SIMULATED = 128  # healthy people and patients as a model describes them
 _IDENTITY_TOLERANCE = 1e-6  # relative to the largest weight
 _MIN_EIGENVALUE = 1e-9  # relative to the largest; smaller ones are rounding errors
 LEAKY_RELU_SLOPE = 0.2  # of every leaky ReLU (Tables 3 and 4 of the paper)
@@ -285,21 +285,31 @@ class TrajectoryHead(ShiftHead):
         return replace(self, weights=weights)
 
     @cached_property
-    def expected_variance(self) -> FloatArray:
-        """Mean posterior variance (M,) of the severities of patients as the model describes them."""
+    def simulated_numbers(self) -> FloatArray:
+        """Numbers (2, N, M * K) of healthy people, and of patients, as the model describes them."""
         gram = self.steps.reshape(self.weights.shape[1], -1) @ self.weights
         points, noise = self.draw_patients()
         values, vectors = np.linalg.eigh(gram)
         root = np.sqrt(np.where(values > _MIN_EIGENVALUE * values[-1], values, 0.0))
-        drawn = noise @ (vectors * root) @ vectors.T  # the same for any signs of the vectors
-        return np.asarray(self.posterior.compute_variances(self.posterior.basis[points] @ gram + drawn).mean(axis=0))
+        healthy = noise @ (vectors * root) @ vectors.T  # the same for any signs of the vectors
+        return np.stack([healthy, healthy + self.posterior.basis[points] @ gram])
+
+    @cached_property
+    def simulated_indices(self) -> FloatArray:
+        """R-indices (2, N, M) of `simulated_numbers`."""
+        return np.stack([self.posterior.compute_means(numbers) for numbers in self.simulated_numbers])
+
+    @cached_property
+    def expected_variance(self) -> FloatArray:
+        """Mean posterior variance (M,) of the severities of patients as the model describes them."""
+        return np.asarray(self.posterior.compute_variances(self.simulated_numbers[1]).mean(axis=0))
 
     def draw_patients(self) -> tuple[IntArray, FloatArray]:
-        """Return the points of z (N,) and the standard normal noise (N, M * K) of `expected_variance`."""
+        """Return the points of z (N,) and the standard normal noise (N, M * K) of `simulated_numbers`."""
         rng = np.random.default_rng(0)
         density = np.exp(compute_log_copula(self.correlation))
-        points = rng.choice(len(density), _N_EXPECTED, p=density / density.sum())
-        return points, rng.standard_normal((_N_EXPECTED, self.weights.shape[1]))
+        points = rng.choice(len(density), _N_SIMULATED, p=density / density.sum())
+        return points, rng.standard_normal((_N_SIMULATED, self.weights.shape[1]))
 
     def compute_curves(self, levels: FloatArray) -> FloatArray:
         """Return the change of each region at severities (Q,), (Q, M, R), in control SDs of the average control."""

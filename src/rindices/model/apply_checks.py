@@ -8,15 +8,27 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, FloatArray
-from rindices.errors import ModelError, Problem, ProblemCode, Severity, did_you_mean, format_count, join_names
+from rindices.errors import (
+    ModelError,
+    OffenderKind,
+    Problem,
+    ProblemCode,
+    Severity,
+    did_you_mean,
+    format_count,
+    format_quantity,
+    join_names,
+)
+from rindices.learners.wrong_cells import CellComparison
 from rindices.model.unusual import label_region
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
-from rindices.tables.cohort import ID, Cohort
+from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.validation.values import is_model_unit
-from rindices.wording import get_wording
+from rindices.wording import FEATURE_UNIT, get_wording
 
 MIN_INFORMATION = 0.5
 """Least share of the variance of an R-index that the measured regions must determine."""
+_MIN_COMPARED, _MAX_INFORMATION_RANGE = 5, 0.05  # people of a group, site or session; range of their mean information
 _MAX_MEDIAN_SHIFT = 30.0  # control standard deviations; beyond it, a region has another unit than in training
 
 
@@ -110,13 +122,32 @@ def check_results(cohort: Cohort, columns: Sequence[FloatArray]) -> None:
     raise ModelError(Problem(Severity.ERROR, what, "", cure, ProblemCode.INFINITE_VALUES, offenders=people))
 
 
-def find_people_without_index(added: FloatArray, spread: FloatArray, least: float) -> BoolArray:
-    """Return who (N,) lacks so many regions that the others tell too little.
+def compute_information(added: FloatArray, spread: FloatArray) -> FloatArray:
+    """Return the share (N,) of the variance of the least known R-index that the measured regions determine.
 
     added (N, M): variance of R-indices over the possible values of missing regions; spread (M,): variance of R-indices
-    among the patients of the training; least: share of that variance which the measured regions must determine.
+    among the patients of the training.
     """
-    return np.asarray((added / np.maximum(spread, 1e-12)).max(axis=1, initial=0.0) > 1.0 - least)
+    return np.asarray(np.clip(1.0 - (added / np.maximum(spread, 1e-12)).max(axis=1, initial=0.0), 0.0, 1.0))
+
+
+def compare_information(indices: pd.DataFrame) -> list[Problem]:
+    """Return warnings where groups, sites or sessions differ in the ``information`` of R-indices (N, ...)."""
+    problems = []
+    for column, kind in ((GROUP, OffenderKind.LABEL), (SITE, OffenderKind.SITE), (SESSION, OffenderKind.LABEL)):
+        if column not in indices or "information" not in indices:
+            continue
+        by_level = indices["information"].groupby(indices[column].astype(str).to_numpy())
+        means = by_level.mean()[by_level.size() >= _MIN_COMPARED]
+        if len(means) < 2 or means.max() - means.min() <= _MAX_INFORMATION_RANGE:
+            continue
+        noun = column.removesuffix("_id")
+        what = f"missing cells leave R-indices less well measured in one {noun} than in another"
+        listing = ", ".join(f"{level} {means[level]:.2f}" for level in (means.idxmin(), means.idxmax()))
+        cure = f"The column information tells how well; compare each {noun} with itself, or people who lack as much"
+        levels, code = (str(means.idxmin()), str(means.idxmax())), ProblemCode.MISSING_BY_GROUP
+        problems.append(Problem(Severity.WARNING, what, "", cure, code, column, levels, kind, listing))
+    return problems
 
 
 def report_people_without_index(cohort: Cohort, is_short: BoolArray, least: float) -> list[Problem]:
@@ -130,6 +161,50 @@ def report_people_without_index(cohort: Cohort, is_short: BoolArray, least: floa
     )
     cure = "They are left out of the results"
     return [Problem(Severity.WARNING, what, "", cure, ProblemCode.PEOPLE_WITHOUT_INDEX, offenders=people)]
+
+
+def tabulate_wrong_cells(cohort: Cohort, comparison: CellComparison) -> pd.DataFrame:
+    """Return ids, ``region``, ``value``, and ``expected`` by the other regions, of wrong cells."""
+    rows, columns = np.nonzero(comparison.is_wrong)
+    table = cohort.people[[name for name in (ID, SESSION) if name in cohort.people]].iloc[rows].reset_index(drop=True)
+    values = cohort.volumes.to_numpy(dtype=float)[rows, columns]
+    regions = np.array(cohort.regions, dtype=object)[columns]
+    return table.assign(region=regions, value=values, expected=comparison.expected[rows, columns])
+
+
+def report_wrong_cells(cohort: Cohort, comparison: CellComparison, policy: str) -> list[Problem]:
+    """Return what to say about people whose row has failed, and about other wrong cells.
+
+    policy: ``model``: they are treated as missing; ``error``: they are refused.
+    """
+    if not comparison.is_wrong.any():
+        return []
+    word, is_refused, is_failed = get_wording(cohort.unit), policy == "error", comparison.is_failed
+    cure = "treat them as missing: --on-outlier model" if is_refused else "use them all the same: --on-outlier keep"
+    severity = Severity.ERROR if is_refused else Severity.NOTE if comparison.is_rare else Severity.WARNING
+    problems = list[Problem]()
+    problem = Problem(severity, "", "", f"Check these measurements, or {cure}", ProblemCode.OUTLYING_VALUES)
+    people = tuple(dict.fromkeys(cohort.people[ID].astype(str)[is_failed]))
+    if people:
+        what = word(f"regions of {format_count(len(people), 'person', 'people')} do not fit together")
+        ending = "" if is_refused else "; nothing is learnt from them"
+        problems.append(replace(problem, what=what, subject=ID, offenders=people, ending=ending))
+    cells = tabulate_wrong_cells(cohort, comparison._replace(is_wrong=comparison.is_wrong & ~is_failed[:, None]))
+    if len(cells):
+        what = format_count(len(cells), "cell does", "cells do") + word(" not fit the other regions of the person")
+        columns = (cells[name] for name in (ID, "region", "value", "expected"))
+        texts = [
+            f"{label_region(region)} of {person} ({format_quantity(value)}, not about {format_quantity(expected)})"
+            for person, region, value, expected in zip(*columns, strict=True)
+        ]
+        ending, offenders = "" if is_refused else "; not used", tuple(dict.fromkeys(cells[ID].astype(str)))
+        problems.append(replace(problem, what=what, offenders=offenders, listing=join_names(texts), ending=ending))
+    return problems
+
+
+def resolve_on_outlier(requested: str | None, unit: str) -> str:
+    """Return what to do with wrong cells: as requested, else ``model``, but ``keep`` for features of any kind."""
+    return requested or ("keep" if unit == FEATURE_UNIT else "model")
 
 
 def note_missing(absent: Sequence[str], volumes: FloatArray, widening: FloatArray, unit: str) -> list[Problem]:

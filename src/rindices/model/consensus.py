@@ -8,7 +8,7 @@ Shape letters: N people, B people of a block, R regions, M patterns, S members, 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -19,10 +19,13 @@ from rindices.learners.inference import MemberHead, TrajectoryHead, make_inferen
 from rindices.learners.missing_cells import fill_missing_cells, find_complete_rows, group_by_missing_cells
 from rindices.model.file import ModelContent
 from rindices.model.unusual import TrainingDistribution
+from rindices.preprocess.standardise import CONTROL_MEAN
 
 _SMALL_BLOCK_SIZE = 128  # many groups of people who lack the same regions are small
 _MAX_KEPT = 500  # sets of missing regions
 _N_DRAWS = 512
+HEALTHY_SHARE = 0.95
+"""Share of the simulated healthy people, from the lowest index on, to whom people who lack regions are mapped."""
 
 
 class ConsensusResult(NamedTuple):
@@ -51,7 +54,8 @@ class ConsensusInference:
 
     def infer_members(self, inputs: Sequence[AnyArray]) -> FloatArray:
         """Return each member's R-indices (S, N, M), with patterns in the order of the consensus."""
-        return self._align_members(_apply_by_missing(self._infer_block, inputs))
+        members = _apply_by_missing(self._infer_block, inputs)
+        return members.reshape(len(members), len(self.model.orders), -1).transpose(1, 0, 2)
 
     def compute_indices(self, inputs: Sequence[AnyArray], weights: FloatArray | None = None) -> ConsensusResult:
         """Return R-indices in one pass.
@@ -78,7 +82,17 @@ class ConsensusInference:
     def _infer_block(self, missing: IntArray | None, volumes: FloatArray, *others: AnyArray) -> FloatArray:
         """Return the R-indices of all members (B, S * M); these people lack the regions ``missing``, if any."""
         scaled = self.model.preprocessing.change_scale(volumes)
-        return self._leave_out(missing).infer(self._prepare_for_members(scaled, *others))
+        members = self._infer_members(missing, self._prepare_for_members(scaled, *others))
+        return members.transpose(1, 0, 2).reshape(len(volumes), -1)
+
+    def _infer_members(self, missing: IntArray | None, prepared: Sequence[FloatArray]) -> FloatArray:
+        """Return the R-indices (S, B, M) of people who lack some regions, in the order of the consensus."""
+        inference = self._leave_out(missing)
+        members = self._align_members(inference.infer(prepared))
+        if inference.index_map is None:
+            return members
+        order = list(self.model.orders[0])
+        return IndexMap(*(side[order] for side in inference.index_map)).apply(members)
 
     def _compute_block(self, missing: IntArray | None, volumes: FloatArray, *others: AnyArray) -> FloatArray:
         """Return R-indices, their variance among members, their added variance and the distance, (B, 3 M + 1).
@@ -90,11 +104,10 @@ class ConsensusInference:
         preprocessing, training = self.model.preprocessing, self.model.training
         scaled = preprocessing.change_scale(volumes)
         prepared = self._prepare_for_members(scaled, *columns)
-        inference = self._leave_out(missing)
-        members = self._align_members(inference.infer(prepared))
+        members, added_variance = self._infer_members(missing, prepared), self._leave_out(missing).added_variance
         mean = average_members(members)
         indices = average_weighted(members, weights) if weights.shape[1] else mean
-        added = np.broadcast_to(inference.added_variance[list(self.model.orders[0])], mean.shape)
+        added = np.broadcast_to(added_variance[list(self.model.orders[0])], mean.shape)
         parts = [indices.T, average_members(np.square(members - mean)).T, added.T]
         if training is not None and self.model.has_distances:
             values = preprocessing.prepare_scaled(scaled, *columns) if self.model.pipelines else prepared[0]
@@ -160,16 +173,51 @@ def average_weighted(members: FloatArray, weights: FloatArray) -> FloatArray:
     return np.asarray(np.divide(sums, total, out=np.full_like(sums, np.nan), where=total > 0))
 
 
+class IndexMap(NamedTuple):
+    """Map of the R-indices of people who lack regions to those of people who have all, which keeps their order.
+
+    The posterior mean of a person with less information is nearer to the mean of patients. The map gives healthy people
+    the distribution that healthy people without missing regions have; above most of them, it gives patients theirs.
+
+    reduced, complete (M, K): R-indices of simulated people, ascending, without and with the missing regions.
+    """
+
+    reduced: FloatArray
+    complete: FloatArray
+
+    @classmethod
+    def fit(cls, reduced: FloatArray, complete: FloatArray) -> Self:
+        """Fit the map to healthy people and patients (2, N, M)."""
+        n_people = reduced.shape[1]
+        n_healthy = int(HEALTHY_SHARE * n_people)
+        sides = [
+            np.concatenate([healthy[:n_healthy], patients]).T
+            for healthy, patients in (np.sort(side, axis=1) for side in (reduced, complete))
+        ]
+        is_used = (np.arange(n_healthy + n_people) < n_healthy) | (sides[0] > sides[0][:, n_healthy - 1, None])
+        # knots that are not used repeat the one before them
+        return cls(*(np.maximum.accumulate(np.where(is_used, side, -np.inf), axis=1) for side in sides))
+
+    def apply(self, indices: FloatArray) -> FloatArray:
+        """Return the R-indices (..., M) of people as if they had all regions; beyond the knots they are shifted."""
+        mapped = np.empty_like(indices)
+        for k, (knots, values) in enumerate(zip(self.reduced, self.complete, strict=True)):
+            own = indices[..., k]
+            mapped[..., k] = np.interp(own, knots, values) + own - np.clip(own, knots[0], knots[-1])
+        return mapped
+
+
 class MeasuredInference(NamedTuple):
     """Inference for people who all lack the same regions.
 
     infer: maps people, prepared for each member (N, R) or once for all, to the R-indices of all members (N, S * M);
     added_variance (M,): mean variance that the R-indices of the first member would have over the possible values of
-    missing regions.
+    missing regions; index_map: of the first member; None where nothing is missing.
     """
 
     infer: Callable[[Sequence[FloatArray]], FloatArray]
     added_variance: FloatArray
+    index_map: IndexMap | None = None
 
 
 def make_measured_inference(
@@ -191,13 +239,20 @@ def make_measured_inference(
                 each[:, missing] = head.control_mean[missing]
             return infer(filled)
 
-        return MeasuredInference(infer_without, np.maximum(added, 0.0))
+        index_map = IndexMap.fit(reduced[0].simulated_indices, curved[0].simulated_indices)
+        return MeasuredInference(infer_without, np.maximum(added, 0.0), index_map)
     if training is None:
         what = "this model does not know how regions vary together, so it needs all of them"
         cure = "leave out people who lack a region (--on-missing drop), or give all regions"
         raise ModelError(f"{what}: {cure}.")
     noise = draw_training_noise(len(training.mean))
-    filled = fill_regions(training.mean + noise @ np.linalg.inv(training.root), missing, training)
+    deviations = noise @ np.linalg.inv(training.root)
+    filled = fill_regions(training.mean + deviations, missing, training)
+    simulated = [np.full_like(training.mean, CONTROL_MEAN) + deviations, training.mean + deviations]
+    complete, without = (
+        np.stack([heads[0].infer(fill_regions(people, cells, training)) for people in simulated])
+        for cells in (missing[:0], missing)
+    )
     drawn = filled.copy()
     root = np.linalg.cholesky(training.precision[np.ix_(missing, missing)])
     drawn[:, missing] += noise[:, missing] @ np.linalg.inv(root)  # the missing regions vary as L^-T L^-1
@@ -207,7 +262,7 @@ def make_measured_inference(
     def infer_filled(values: Sequence[FloatArray]) -> FloatArray:
         return infer_complete([fill_regions(each, missing, training) for each in values])
 
-    return MeasuredInference(infer_filled, np.square(difference).mean(axis=0))
+    return MeasuredInference(infer_filled, np.square(difference).mean(axis=0), IndexMap.fit(without, complete))
 
 
 def draw_training_noise(n_regions: int) -> FloatArray:

@@ -21,7 +21,7 @@ from rindices.model.consensus import ConsensusInference
 from rindices.model.file import ModelContent, read_model, write_model
 from rindices.model.unusual import TrainingDistribution, UnusualCount, UnusualDetector, make_table_warning
 from rindices.preprocess.harmonise import MIN_SITE_CONTROLS
-from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
+from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 
 CITATION = (
     "Yang Z, Wen J, Davatzikos C. Surreal-GAN: Semi-Supervised Representation Learning via GAN for uncovering "
@@ -82,7 +82,11 @@ class FittedModel(ModelContent):
         return tuple(coding.name for coding in self.preprocessing.residualiser.codings)
 
     def apply(
-        self, cohort: Cohort, on_missing: str = "model", min_information: float = MIN_INFORMATION
+        self,
+        cohort: Cohort,
+        on_missing: str = "model",
+        min_information: float = MIN_INFORMATION,
+        on_outlier: str | None = None,
     ) -> pd.DataFrame:
         """Return the R-indices of people.
 
@@ -95,15 +99,19 @@ class FittedModel(ModelContent):
         min_information : float
             Least share of the variance of each R-index that a person's regions must determine; people who lack more
             are left out with a warning, or an error with ``on_missing='error'``.
+        on_outlier : {'model', 'keep', 'error'}, optional
+            What to do with cells that do not fit the person's other regions: treat them as missing, use them, or
+            refuse them. Left out, ``model``, but ``keep`` for features of any kind.
 
         Returns
         -------
         DataFrame
             ``participant_id``, ``session_id`` where there are sessions, ``r1`` to ``rM``; the ends of their intervals,
-            ``r1_low``, ``r1_high`` and so on, and ``unusual``, the share of training people who are nearer to their
-            mean (0 ordinary, 1 never seen), where the model has them; ``novel`` and ``novel_because``. People whom
-            the model was trained on seem less unusual than they are; ``r_indices.tsv`` of a study has out-of-fold
-            values for them.
+            ``r1_low``, ``r1_high`` and so on, ``information``, the share of the least known R-index that the measured
+            regions determine (1 if none is missing), and ``unusual``, the share of training people who are nearer to
+            their mean (0 ordinary, 1 never seen), where the model has them; ``novel`` and ``novel_because``. People
+            whom the model was trained on seem less unusual than they are; ``r_indices.tsv`` of a study has
+            out-of-fold values for them.
 
         Raises
         ------
@@ -112,20 +120,25 @@ class FittedModel(ModelContent):
         PreprocessingError
             If the adjustment cannot be done for these people.
         """
-        result = self.assess(cohort, on_missing, min_information)
+        result = self.assess(cohort, on_missing, min_information, on_outlier)
         for problem in result.problems:
-            if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX:
+            codes = (ProblemCode.PEOPLE_WITHOUT_INDEX, ProblemCode.OUTLYING_VALUES)
+            if problem.code in codes and problem.severity is Severity.WARNING:
                 warnings.warn(str(problem), stacklevel=2)
         return result.table
 
     def assess(
-        self, cohort: Cohort, on_missing: str = "model", min_information: float = MIN_INFORMATION
+        self,
+        cohort: Cohort,
+        on_missing: str = "model",
+        min_information: float = MIN_INFORMATION,
+        on_outlier: str | None = None,
     ) -> ApplyResult:
         """Return the R-indices of people with the problems to report.
 
         Parameters
         ----------
-        cohort, on_missing, min_information
+        cohort, on_missing, min_information, on_outlier
             As for `apply`.
 
         Returns
@@ -136,14 +149,18 @@ class FittedModel(ModelContent):
         combined, absent = apply_checks.add_missing_regions(combined, self.regions, on_missing)
         apply_checks.check_model_regions(combined, self.regions, self.card.unit)
         problems = self._review_or_raise(combined)
-        result = self._infer(combined, True, absent, min_information)
+        apply_checks.check_scale(self._prepare(combined), self.regions, self.card.unit)
+        is_wrong, outliers = self._find_wrong_cells(combined, on_outlier)
+        result = self._infer(combined, absent, min_information, is_wrong=is_wrong)
         left_out = [problem for problem in result.problems if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX]
         if left_out and (on_missing == "error" or not len(result.table)):
             raise ModelError([replace(problem, severity=Severity.ERROR, cure="Leave them out") for problem in left_out])
-        outputs = [*self._note_missing_outputs(), *notes, *result.problems, *problems]
+        sites = {SITE: combined.people[SITE]} if SITE in combined.people else {}
+        problems += apply_checks.compare_information(result.table.assign(**sites))
+        outputs = [*self._note_missing_outputs(), *notes, *outliers, *result.problems, *problems]
         return result._replace(problems=[*make_table_warning(result.counted, self.card.unit), *outputs])
 
-    def assess_chunk(self, cohort: Cohort) -> ApplyResult:
+    def assess_chunk(self, cohort: Cohort, on_outlier: str | None = None) -> ApplyResult:
         """Return the R-indices of a later chunk of a table.
 
         Checks of the table (its unit, its median, the share of novel people) are made on its first chunk or on all
@@ -151,7 +168,7 @@ class FittedModel(ModelContent):
 
         Parameters
         ----------
-        cohort : Cohort
+        cohort, on_outlier
             As for `apply`.
 
         Returns
@@ -162,7 +179,9 @@ class FittedModel(ModelContent):
         # a table that lacks regions is refused with its first chunk, if at all
         combined, _ = apply_checks.add_missing_regions(combined, self.regions, "model")
         self._review_or_raise(combined, is_whole_table=False)
-        return self._infer(combined, False)
+        is_wrong, outliers = self._find_wrong_cells(combined, on_outlier)
+        result = self._infer(combined, is_wrong=is_wrong)
+        return result._replace(problems=[*outliers, *result.problems])
 
     def _review_or_raise(self, cohort: Cohort, is_whole_table: bool = True) -> list[Problem]:
         """Return the problems that the adjustment finds; raise its errors."""
@@ -172,15 +191,42 @@ class FittedModel(ModelContent):
             raise PreprocessingError(errors)
         return problems
 
+    def _prepare(self, cohort: Cohort) -> FloatArray:
+        """Return the values (N, R) of people as the pipeline of everyone prepares them."""
+        volumes, covariates = self.preprocessing.aligned(cohort)
+        inputs = self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused later
+            return apply_in_blocks(self.preprocessing.prepare_block, *inputs)
+
+    def _find_wrong_cells(self, cohort: Cohort, on_outlier: str | None) -> tuple[BoolArray | None, list[Problem]]:
+        """Return the cells (N, R) that do not fit the person's others, except in failed rows, and what to report."""
+        policy = apply_checks.resolve_on_outlier(on_outlier, self.card.unit)
+        if self.training is None or not self.has_distances or policy == "keep":
+            return None, []
+        values = self._prepare(cohort)
+        comparison = self.training.compare_cells(values)
+        if not comparison.is_wrong.any():
+            return None, []
+        aligned = replace(cohort, volumes=cohort.volumes[list(self.regions)])
+        expected = self.preprocessing.restore(aligned.volumes.to_numpy(dtype=float), values, comparison.expected)
+        comparison = comparison._replace(expected=expected)
+        if policy == "error":
+            raise ModelError(apply_checks.report_wrong_cells(aligned, comparison, policy))
+        comparison = comparison._replace(is_wrong=comparison.is_wrong & ~comparison.is_failed[:, None])
+        return comparison.is_wrong, apply_checks.report_wrong_cells(aligned, comparison, policy)
+
     def _infer(
         self,
         cohort: Cohort,
-        is_whole_table: bool,
         absent: Sequence[str] = (),
         min_information: float = MIN_INFORMATION,
         weights: FloatArray | None = None,
+        is_wrong: BoolArray | None = None,
     ) -> ApplyResult:
-        """Return the R-indices of people who have the regions of the model, and how unusual they are."""
+        """Return the R-indices of people who have the regions of the model, and how unusual they are.
+
+        Cells that are wrong (N, R) are missing for the R-indices; how unusual a person is, all cells say.
+        """
         volumes, covariates = self.preprocessing.aligned(cohort)
         inputs = self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
 
@@ -188,17 +234,23 @@ class FittedModel(ModelContent):
             return apply_in_blocks(self.preprocessing.prepare_block, *(take_rows(array, rows) for array in inputs))
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused below
-            if is_whole_table:
-                apply_checks.check_scale(prepare_rows(np.arange(len(volumes))), self.regions, self.card.unit)
-            indices, variance, distances, added = self._consensus.compute_indices(inputs, weights)
+            measured = volumes if is_wrong is None else np.where(is_wrong, np.nan, volumes)
+            indices, variance, distances, added = self._consensus.compute_indices([measured, *inputs[1:]], weights)
+            if is_wrong is not None and distances is not None:
+                rows = np.flatnonzero(is_wrong.any(axis=1))
+                whole = self._consensus.compute_indices([take_rows(array, rows) for array in inputs])
+                distances[rows] = np.asarray(whole.distances)
             flagged = self._unusual_detector.assess(volumes, covariates, distances, prepare_rows)
             columns = self._make_index_columns(indices, variance, added)
         problems, is_short = [], np.zeros(len(volumes), dtype=bool)
+        if self.intervals is not None:
+            columns["information"] = np.ones(len(volumes))
         if added is not None and self.intervals is not None:
-            is_short = apply_checks.find_people_without_index(added, self.intervals.knots.var(axis=1), min_information)
+            columns["information"] = apply_checks.compute_information(added, self.intervals.knots.var(axis=1))
+            is_short = columns["information"] < min_information
             problems = apply_checks.report_people_without_index(cohort, is_short, min_information)
             widening = self.intervals.compute_widening(variance, added).mean(axis=1)
-            problems += apply_checks.note_missing(absent, volumes[~is_short], widening[~is_short], cohort.unit)
+            problems += apply_checks.note_missing(absent, measured[~is_short], widening[~is_short], cohort.unit)
         ids = {name: cohort.people[name].array for name in (ID, SESSION) if name in cohort.people}
         unusual = {} if flagged.unusual is None else {"unusual": flagged.unusual}
         flags = {"novel": flagged.novel, "novel_because": flagged.texts}
@@ -266,12 +318,12 @@ class FittedModel(ModelContent):
             that a person's R-indices are the mean of.
         """
         weights = None if unseen is None else unseen.T.astype(float)
-        table = self._infer(cohort, False, min_information=-np.inf, weights=weights).table
+        table = self._infer(cohort, min_information=-np.inf, weights=weights).table
         if self.training is not None and self.has_distances:  # people of other folds say who is unusual
             completed = complete_people(self.preprocessing.transform(cohort), np.zeros(len(cohort), dtype=np.intp))
             for held_out, distribution in TrainingDistribution.fit_folds(completed, cohort.people[ID].tolist()):
                 training = replace(distribution, distances=self.training.distances, limit=self.training.limit)
-                fold = replace(self, training=training)._infer(cohort.take(held_out), False, (), -np.inf).table
+                fold = replace(self, training=training)._infer(cohort.take(held_out), (), -np.inf).table
                 for name in ("unusual", "novel", "novel_because"):
                     table.loc[held_out, name] = fold[name].to_numpy()
         table.insert(table.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy())

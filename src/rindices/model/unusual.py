@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks, shifted_matmul, take_rows
 from rindices.errors import Problem, ProblemCode, Severity, join_names
+from rindices.learners.wrong_cells import CellComparison, compare_new_cells
 from rindices.preprocess.residualise import CovariateCoding, NumericCovariate, round_outwards
 from rindices.tables.layout.muse import region_label
 from rindices.wording import get_wording
@@ -114,6 +115,16 @@ class TrainingDistribution:
     def compute_unusual(self, distances: FloatArray) -> FloatArray:
         """Return the share of training people who are nearer: (N,) -> (N,), 1 beyond all of them."""
         return np.asarray(np.interp(distances, self.distances, self.shares))
+
+    def compare_cells(self, values: FloatArray) -> CellComparison:
+        """Find cells of prepared people (N, R) that do not fit their others; those are missing in the comparison.
+
+        The distances of held-out training people tell by how much more new people vary than the covariance says.
+        """
+        sd, typical = np.sqrt(np.diag(self.covariance)), float(np.median(self.distances))
+        scale = max(typical / np.sqrt(len(sd)), 1.0)
+        comparison = compare_new_cells(values - self.mean, sd, self.precision, scale)
+        return comparison._replace(expected=self.mean + comparison.expected)
 
     def compute_contributions(self, values: FloatArray) -> FloatArray:
         """Return the contribution of each region to the squared distance, its row sum: (N, R) -> (N, R)."""

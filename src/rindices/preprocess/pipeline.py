@@ -20,7 +20,7 @@ from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness, resolv
 from rindices.preprocess.missing import fill_by_regression, fill_within_sites
 from rindices.preprocess.normal_scores import NormalScores
 from rindices.preprocess.residualise import CovariateCoding, Residualiser
-from rindices.preprocess.standardise import Standardiser
+from rindices.preprocess.standardise import CONTROL_SD, Standardiser
 from rindices.tables.cohort import ID, SITE, Cohort
 
 
@@ -244,6 +244,16 @@ class Preprocessing:
     def change_scale(self, volumes: FloatArray) -> FloatArray:
         """Return the logarithms of volumes (N, R) if that is the scale on which they are adjusted."""
         return np.asarray(np.log(volumes)) if self.adjust == "log" else volumes
+
+    def restore(self, volumes: FloatArray, values: FloatArray, changed: FloatArray) -> FloatArray:
+        """Return the volumes (N, R) of people whose prepared values (N, R) are changed, at a site of average spread.
+
+        With normal scores, it is the usual value of controls.
+        """
+        if self.normal_scores is not None:
+            return np.broadcast_to(self.normal_scores.medians, volumes.shape)
+        change = (changed - values) * self.standardiser.sd / CONTROL_SD
+        return np.asarray(volumes * np.exp(change) if self.adjust == "log" else volumes + change)
 
     def sites_of(self, cohort: Cohort) -> list[str]:
         """Return the site of each person.

@@ -18,6 +18,7 @@ from rindices.learners.ensemble import N_SPLITS
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model import pattern_tables, records
 from rindices.model.fitted import FittedModel
+from rindices.model.unusual import label_region
 from rindices.report.figures import AtlasMatch, effect_to_hex, effects_to_rgb, plot_excess, plot_progress, render_views
 from rindices.report.formatting import format_summary, make_environment
 from rindices.report.region_names import format_region_name
@@ -417,6 +418,18 @@ def _build_course(
         chart = plot_progress(name, _PROGRESS_LEVELS, progress[:, positions], names, match.holds_features)
     steps, data = _draw_steps(match, by_level, limit), match.name_columns(courses)
     return {"regions": regions, "n_regions": len(order), "chart": chart, "steps": steps, "data": data}
+
+
+def build_wrong_cell_rows(table: pd.DataFrame | None) -> list[Context]:
+    """Return the regions with wrong cells, most first: their number, and the range of value / expected."""
+    if table is None:
+        return []
+    ratios = (table["value"] / table["expected"]).groupby(table["region"]).agg(["size", "min", "max"])
+    ratios = ratios.sort_values("size", ascending=False, kind="stable")
+    return [
+        Context(region=label_region(str(region)), number=int(row["size"]), low=row["min"], high=row["max"])
+        for region, row in ratios.iterrows()
+    ]
 
 
 def build_association_rows(table: pd.DataFrame | None) -> list[Context]:

@@ -36,7 +36,8 @@ class StudyResults:
     them into the folder; widths: median width of the patients' intervals of each R-index; empty where there are no
     intervals; novel: number of novel people; interval_ends: ``r1_low``, ``r1_high`` and so on, same rows as
     ``indices``; no columns where there are no intervals; is_novel (N,): whether each person is novel; change, outcome:
-    what ``rindices change`` and ``rindices predict`` have written into the folder.
+    what ``rindices change`` and ``rindices predict`` have written into the folder; wrong_cells: content of
+    ``wrong_cells.tsv``, without ids.
     """
 
     model: FittedModel
@@ -52,6 +53,7 @@ class StudyResults:
     is_novel: BoolArray | None = None
     change: SimpleNamespace | None = None
     outcome: SimpleNamespace | None = None
+    wrong_cells: pd.DataFrame | None = None
 
     @property
     def is_mean_difference(self) -> bool:
@@ -92,12 +94,13 @@ class StudyResults:
 class NullResults:
     """What a study in which no pattern was detected leaves behind.
 
-    selection: with the tests; effects: content of ``effects.tsv``.
+    selection: with the tests; effects, wrong_cells: content of ``effects.tsv`` and ``wrong_cells.tsv``.
     """
 
     cohort: CohortRecord
     selection: SelectionRecord
     effects: pd.DataFrame
+    wrong_cells: pd.DataFrame | None = None
 
 
 def read_null_results(folder: Path) -> NullResults | None:
@@ -108,7 +111,8 @@ def read_null_results(folder: Path) -> NullResults | None:
     selection = read_record(paths[0], SelectionRecord)
     if selection.chosen is not None:
         return None
-    return NullResults(read_record(paths[1], CohortRecord), selection, _read_table(paths[2], _EFFECT_COLUMNS))
+    effects, wrong_cells = _read_table(paths[2], _EFFECT_COLUMNS), _read_wrong_cells(folder)
+    return NullResults(read_record(paths[1], CohortRecord), selection, effects, wrong_cells)
 
 
 def read_study_results(folder: Path) -> StudyResults:
@@ -145,7 +149,15 @@ def read_study_results(folder: Path) -> StudyResults:
         is_novel=indices["novel"].to_numpy(dtype=bool) if "novel" in indices else None,
         change=read_change_section(folder),
         outcome=read_outcome_section(folder),
+        wrong_cells=_read_wrong_cells(folder),
     )
+
+
+def _read_wrong_cells(folder: Path) -> pd.DataFrame | None:
+    """Return ``region``, ``value`` and ``expected`` of wrong cells; None where there are none."""
+    columns = ["region", "value", "expected"]
+    table = _read_if_written(folder / "wrong_cells.tsv", columns, "fit")
+    return None if table is None else table[columns]
 
 
 def read_index_file(folder: Path) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from rindices.atomic import write_atomically
 from rindices.errors import ModelError, explain_write_errors, format_quantity
 from rindices.learners.inference import ShiftHead, TrajectoryHead
 from rindices.learners.severity_posterior import N_STEPS, compute_log_copula, make_severity_points
-from rindices.model.apply_checks import MIN_INFORMATION
+from rindices.model.apply_checks import MIN_INFORMATION, resolve_on_outlier
 from rindices.model.consensus import draw_training_noise
 from rindices.model.file import collect_arrays
 from rindices.model.fitted import FittedModel
@@ -70,6 +70,7 @@ def describe_model(model: FittedModel) -> dict[str, Any]:
         "positive": [has_sizes and not may_be_zero(name) for name in model.regions],
         "zero_is_missing": Layout(card.source or "table", {}).zero_is_missing,
         "has_distances": model.has_distances,
+        "empties_outliers": model.has_distances and resolve_on_outlier(None, card.unit) == "model",
         "limit": float(training.limit) if training is not None else 1.0,
         "min_information": MIN_INFORMATION,
         "trained_on": dict(card.trained_on) or None,
@@ -105,7 +106,7 @@ def _pack_model(model: FittedModel) -> ArrayPacker:
     if isinstance(first, TrajectoryHead):
         points, arrays["expected.noise"] = first.draw_patients()
         packer.add("expected.points", points.astype(np.uint16))
-        arrays |= {"points": make_severity_points(model.n_patterns), "expected.whole": first.expected_variance}
+        arrays["points"] = make_severity_points(model.n_patterns)
     elif training is not None:
         arrays["drawn.noise"] = draw_training_noise(len(model.regions))
     unused = () if model.has_distances else ("training.distances", "training.shares")

@@ -196,7 +196,7 @@ def build_model(trained: TrainedSettings, selection: records.SelectionRecord) ->
 
 def _tabulate_people(fitted: FittedModel, people: StudyPeople, unseen: BoolArray | None) -> FittedModel:
     """Return the model with the R-indices of the study's people, in the order of their table, and of their visits."""
-    cohort = people.cohort
+    cohort = people.study.checked.applied
     ids, indices = people.study.cohort.people[ID].tolist(), fitted.tabulate_own_people(cohort, unseen)
     fitted = replace(fitted, indices=indices.set_index(ID).loc[ids].reset_index())
     if cohort.visits is None:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from rindices.errors import Problem, ProblemCode, Severity, capitalise_first, format_count, join_names
+from rindices.model.apply_checks import compare_information
 from rindices.model.fitted import FittedModel
 from rindices.model.records import Reproduction, SelectionRecord
 from rindices.selection.dimensions import MIN_GROUP_OVERLAP
-from rindices.tables.cohort import ID, Cohort
+from rindices.tables.cohort import GROUP, ID, SITE, Cohort
 from rindices.wording import get_wording
 
 MIN_CARRIER_SHARE = 0.3
@@ -116,6 +117,10 @@ def list_doubts(model: FittedModel, cohort: Cohort) -> list[Problem]:
     assert model.selection is not None
     assert model.indices is not None
     doubts = [*model.preprocessing.review(cohort), *collect_study_warnings(model.selection)]
+    sites = {SITE: cohort.people[SITE].to_numpy()} if SITE in cohort.people else {}
+    doubts += compare_information(model.indices.assign(**sites))
+    if model.visit_indices is not None:
+        doubts += compare_information(model.visit_indices.drop(columns=GROUP))
     without = model.indices.loc[model.indices["r1"].isna(), ID].tolist()
     if without:
         people = format_count(len(without), "person has", "people have")

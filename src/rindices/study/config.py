@@ -30,7 +30,7 @@ from rindices.tables.validate import TableRequest
 from rindices.tables.validation.ids import has_control_characters
 
 _REQUEST_OPTIONS = {"controls", "patients", "leave_out_sites", "exclude", "include", "measure", "missing_codes"}
-_REQUEST_OPTIONS |= {"on_missing", "impute_covariates"}
+_REQUEST_OPTIONS |= {"on_missing", "on_outlier", "impute_covariates"}
 
 
 def _make_list_of_text(value: Any) -> Any:
@@ -71,6 +71,7 @@ class DataConfig(_ConfigSection):
     measure: str | None = None
     missing_codes: _Texts = ()
     on_missing: Literal["model", "drop", "error"] = "model"
+    on_outlier: Literal["model", "keep", "error"] | None = None
     impute_covariates: bool = False
 
     def request(self, folder: Path) -> TableRequest:

@@ -14,6 +14,7 @@ from rindices.errors import (
     Problem,
     ProblemCode,
     Severity,
+    StudyError,
     join_names,
     name_arguments,
     name_problem_arguments,
@@ -26,7 +27,14 @@ from rindices.study.cohort_fit import fit_study
 from rindices.study.config import make_study
 from rindices.study.engines import NO_OBSERVER, Engine, StudyObserver
 from rindices.study.exceptions import NoPatternError, StudyWarning
-from rindices.study.outputs import clear_outputs, write_effects, write_null_result, write_study, write_study_file
+from rindices.study.outputs import (
+    clear_outputs,
+    write_effects,
+    write_null_result,
+    write_study,
+    write_study_file,
+    write_wrong_cells,
+)
 from rindices.study.preflight import keep_training_scans
 from rindices.study.recipes import RecipeChanges
 from rindices.study.store import RunStore, explain_write_errors
@@ -49,6 +57,7 @@ def fit(
     adjust: str | None = None,
     icv_for: str = DEFAULT_ICV_FOR,
     visits: str | None = None,
+    on_outlier: str | None = None,
     reference: NormalReference | str | Path | None = None,
     seed: int = 0,
     workers: int = -1,
@@ -98,6 +107,9 @@ def fit(
         What is learnt from repeat visits: the first visit of each person, the mean of visits, or all of them, with the
         change between visits coupled to the patterns if that makes held-out patients more likely. Left out, ``all``;
         for other recipes than ``default``, ``mean``. The model applies to one visit.
+    on_outlier : {'model', 'keep', 'error'}, optional
+        What to do with cells that do not fit the person's other regions, such as those of a failed segmentation: treat
+        them as missing, use them, or refuse them. Left out, ``model``, but ``keep`` for features of any kind.
     reference : NormalReference, path or 'muse', optional
         Healthy people elsewhere whose correlations of regions help where controls are few: a `NormalReference`, a file
         that it wrote, or ``muse``, which comes with the package. A reference that does not fit gets no weight.
@@ -144,6 +156,7 @@ def fit(
         "recipe_changes": dict(recipe_changes or {}),
     }
     data = {"volumes": "memory", "harmonise": harmonise, "adjust": adjust, "icv_for": icv_for, "visits": visits}
+    data["on_outlier"] = on_outlier
     if reference is not None:
         data["reference"] = reference.name if isinstance(reference, NormalReference) else str(reference)
     if not isinstance(cohort, Cohort):
@@ -196,6 +209,9 @@ def run_study(
     """
     cohort, model_config = study.cohort, study.config.model
     problems = [*table_problems, *check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)]
+    problems += study.checked.problems
+    if errors := [problem for problem in study.checked.problems if problem.severity is Severity.ERROR]:
+        raise StudyError(errors)
     if model_config.n_members != model_config.members:
         what = (
             f"{model_config.n_members} members are trained instead of {model_config.members}: whole sets of five folds"
@@ -219,12 +235,14 @@ def run_study(
                 if out is not None:
                     write_null_result(out, error.selection, cohort, [*problems, *study.preprocessing.review(cohort)])
                     write_effects(out, study.tests.effects, cohort.regions, cohort.unit)
+                    write_wrong_cells(out, study.checked.table, cohort.unit)
                     observer.on_written(out)
                 raise
             doubts = list_doubts(model, cohort)
             observer.on_problems([*doubts, *check_consensus_scale(model.card.pattern_scale)])
             if out is not None:
                 write_effects(out, study.tests.effects, cohort.regions, cohort.unit)
+                write_wrong_cells(out, study.checked.table, cohort.unit)
                 write_study(out, model, cohort, [*problems, *doubts], study.config.run.with_ids)
                 observer.on_written(out)
     return model

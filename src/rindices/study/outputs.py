@@ -31,7 +31,7 @@ from rindices.wording import get_wording, reword_descriptions
 
 OUTPUT_FILES = (
     *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"),
-    *("r_indices_visits.tsv", "r_indices_visits.json"),
+    *("r_indices_visits.tsv", "r_indices_visits.json", "wrong_cells.tsv", "wrong_cells.json"),
     *("patterns.tsv", "patterns.json", "effects.tsv", "effects.json", "cohort.json", "report.html"),
     *("trajectories.tsv", "trajectories.json", "people.npz", "report_with_ids.html", "dataset_description.json"),
 )
@@ -45,6 +45,13 @@ EFFECT_COLUMN_DESCRIPTIONS = {
     "t": "t statistic.",
     "p": "Two-sided p-value, not corrected for the number of regions.",
     "q": "False discovery rate (Benjamini and Hochberg) over the regions.",
+}
+WRONG_CELL_DESCRIPTIONS = {
+    "participant_id": "Participant.",
+    "session_id": "Session.",
+    "region": "Name of the region.",
+    "value": "Value in the table.",
+    "expected": "Value that the person's other regions let expect.",
 }
 DERIVED_FILES = (
     *("associations.tsv", "associations.json", "change_groups.png", "outcome.png"),
@@ -92,6 +99,13 @@ def write_effects(folder: Path, effects: RegionEffects, regions: Sequence[str], 
     """
     table = pd.DataFrame({"region": regions, **effects._asdict(), "q": stats.false_discovery_control(effects.p)})
     _write_table(folder / "effects.tsv", table, EFFECT_COLUMN_DESCRIPTIONS, unit)
+
+
+def write_wrong_cells(folder: Path, table: pd.DataFrame, unit: str = "") -> None:
+    """Write ``wrong_cells.tsv`` and ``.json``: cells that do not fit the person's other regions, if there are any."""
+    if len(table):
+        descriptions = {name: text for name, text in WRONG_CELL_DESCRIPTIONS.items() if name in table}
+        _write_table(folder / "wrong_cells.tsv", table, descriptions, unit)
 
 
 def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:

@@ -10,7 +10,7 @@ from rindices.model.normal_reference import MUSE_REFERENCE, NormalReference, loa
 from rindices.preprocess.measures import DEFAULT_ICV_FOR
 from rindices.study.checks import check_sample_size
 from rindices.study.config import DataConfig, StudyConfig
-from rindices.study.study import check_settings
+from rindices.study.study import Study, check_settings
 from rindices.tables.cohort import Cohort, attach_visits, keep_first_scans
 from rindices.tables.io.frames import is_parquet, list_table_files, open_parquet
 from rindices.tables.table import NO_COLUMN
@@ -128,6 +128,7 @@ def find_study_problems(cohort: Cohort, study: StudyConfig, folder: Path = Path(
         problems += error.problems
     try:
         problems += study.fit_preprocessing(cohort).review(cohort)
+        problems += Study(cohort, study).checked.problems
     except PreprocessingError as error:
         problems += error.problems
     try:

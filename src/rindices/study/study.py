@@ -25,6 +25,7 @@ from rindices.selection.choose import GridPoint
 from rindices.study.config import ModelConfig, StudyConfig
 from rindices.study.group_tests import GroupTests, run_group_tests
 from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet, StudyRecipe, get_study_recipe
+from rindices.study.wrong_cells import CheckedCohort, check_cells
 from rindices.tables.cohort import GROUP, ID, SITE, Cohort, find_visit_times, sort_people
 from rindices.threads import limit_blas_threads
 from rindices.wording import get_wording
@@ -52,9 +53,16 @@ class Study:
         return self.config.run.seed
 
     @cached_property
+    def checked(self) -> CheckedCohort:
+        """The cohort in an order that depends on the values of people alone, and its wrong cells."""
+        with limit_blas_threads():
+            cohort, data = sort_people(self.cohort, self.seed), self.config.data
+            return check_cells(cohort, self.seed, self.config.adjust, data.on_outlier)
+
+    @property
     def ordered(self) -> Cohort:
-        """The cohort in an order that depends on the values of people alone, in which it is trained."""
-        return sort_people(self.cohort, self.seed)
+        """The cohort as it is trained: in the order of `checked`, with wrong cells missing."""
+        return self.checked.cohort
 
     @cached_property
     def preprocessing(self) -> Preprocessing:

@@ -54,6 +54,7 @@ class TableRequest:
     model_regions: tuple[str, ...] = ()
     impute_covariates: bool = False
     leave_out_sites: tuple[str, ...] = ()
+    on_outlier: str | None = None
 
 
 @dataclass(frozen=True)

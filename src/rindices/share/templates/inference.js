@@ -2,6 +2,10 @@
 const LOG_FLOOR = 0.1;
 const IDENTITY_THRESHOLD = 1e-6;
 const MIN_EIGENVALUE = 1e-9;
+const CONTROL_MEAN = 1;
+const HEALTHY_SHARE = 0.95;
+const [CANDIDATE_LIMIT, NEW_LIMIT, MAX_WRONG_SHARE] = [4, 5.5, 0.3];
+const [WRAP_START, WRAP_END, MAX_SIZE] = [2.5, 4, 50];
 
 class Member {
   constructor(model, arrays, number) {
@@ -119,8 +123,8 @@ class Member {
     return this.order.map((k) => indices[k]);
   }
 
-  // Mean posterior variance of simulated patients (TrajectoryHead.expected_variance).
-  computeExpectedVariance(posterior, points, noise) {
+  // R-indices of simulated healthy people and patients, and the mean posterior variance of the patients.
+  simulate(posterior, points, noise) {
     const { width } = this;
     const { values, vectors } = decomposeSymmetric(posterior.gram, width);
     const largest = Math.max(...values);
@@ -128,15 +132,39 @@ class Member {
     const root = new Float64Array(width * width);
     for (let i = 0; i < width; i++) for (let j = 0; j < width; j++) for (let k = 0; k < width; k++) root[i * width + j] += vectors[i * width + k] * roots[k] * vectors[j * width + k];
     const drawn = multiply(noise, root, points.length, width, width);
-    const mean = new Float64Array(this.model.patterns);
+    const variance = new Float64Array(this.model.patterns);
+    const indices = [[], []];
     points.forEach((point, n) => {
-      const numbers = multiply(this.basis.subarray(point * width, (point + 1) * width), posterior.gram, 1, width, width);
-      for (let k = 0; k < width; k++) numbers[k] += drawn[n * width + k];
-      const [first, second] = this.computeMoments(numbers, posterior);
-      first.forEach((value, m) => { mean[m] += (second[m] - value * value) / points.length; });
+      const healthy = drawn.slice(n * width, (n + 1) * width);
+      const change = multiply(this.basis.subarray(point * width, (point + 1) * width), posterior.gram, 1, width, width);
+      const [first, second] = this.computeMoments(change.map((value, k) => value + healthy[k]), posterior);
+      first.forEach((value, m) => { variance[m] += (second[m] - value * value) / points.length; });
+      indices[0].push(this.computeMoments(healthy, posterior)[0]);
+      indices[1].push(first);
     });
-    return mean;
+    return { indices, variance };
   }
+}
+
+// Knots by pattern that map R-indices of people who lack regions to those of complete people (IndexMap.fit).
+function fitIndexMap(reduced, complete, order) {
+  const kept = Math.floor(HEALTHY_SHARE * reduced[0].length);
+  const sortColumn = (people, k) => Array.from(Float64Array.from(people, (own) => own[k]).sort());
+  return order.map((k) => {
+    const [x, y] = [reduced, complete].map(([healthy, patients]) => [...sortColumn(healthy, k).slice(0, kept), ...sortColumn(patients, k)]);
+    const knots = [];
+    const values = [];
+    x.forEach((value, i) => {
+      if (i >= kept && !(value > x[kept - 1])) return;
+      knots.push(value);
+      values.push(Math.max(y[i], i ? values[values.length - 1] : y[i]));
+    });
+    return { knots, values };
+  });
+}
+
+function applyIndexMap({ knots, values }, x) {
+  return interpolate(x, knots, values) + x - Math.min(Math.max(x, knots[0]), knots[knots.length - 1]);
 }
 
 // Distribution of the training people: distances, and missing regions as the others predict them.
@@ -184,6 +212,34 @@ class TrainingPeople {
     return interpolate(distance, this.distances, this.shares);
   }
 
+  // Regions that do not fit the person's others (TrainingDistribution.compare_cells); none where a whole row has failed.
+  findWrongCells(values) {
+    const { mean, sd, size, precision } = this;
+    const scale = Math.max(computeMedian(Array.from(this.distances)) / Math.sqrt(size), 1);
+    const z = values.map((value, r) => Math.min(Math.max((value - mean[r]) / sd[r], -MAX_SIZE), MAX_SIZE));
+    const wrapped = z.map((value) => {
+      if (Number.isNaN(value) || Math.abs(value) < WRAP_START) return value || 0;
+      return Math.sign(value) * WRAP_START * Math.max((WRAP_END - Math.abs(value)) / (WRAP_END - WRAP_START), 0);
+    });
+    const people = wrapped.map((value, r) => mean[r] + sd[r] * value);
+    const measured = [...values.keys()].filter((r) => !Number.isNaN(values[r]));
+    const roots = values.map((_, r) => Math.sqrt(precision[r * size + r]));
+    const candidates = measured.filter((r) => Math.abs((z[r] - wrapped[r]) * sd[r] * roots[r] + this.multiplyRow(people, r) / roots[r]) > CANDIDATE_LIMIT * scale);
+    if (!candidates.length) return [];
+    const left = [...values.keys()].filter((r) => candidates.includes(r) || Number.isNaN(values[r]));
+    const cells = z.map((value, r) => mean[r] + sd[r] * value);
+    const filled = this.fill(cells, left);
+    const inverse = invertLower(this.getRoot(left), left.length);
+    const wrong = measured.filter((r) => {
+      const position = left.indexOf(r);
+      if (position < 0) return Math.abs(this.multiplyRow(filled, r) / roots[r]) > NEW_LIMIT * scale;
+      let variance = 0;
+      for (let i = position; i < left.length; i++) variance += inverse[i * left.length + position] ** 2;
+      return Math.abs(cells[r] - filled[r]) / Math.sqrt(variance) > NEW_LIMIT * scale;
+    });
+    return wrong.length > MAX_WRONG_SHARE * measured.length ? [] : wrong;
+  }
+
   computeContributions(values) {
     const filled = Float64Array.from(values, (value, r) => (Number.isNaN(value) ? this.mean[r] : value));
     return filled.map((value, r) => (value - this.mean[r]) * this.multiplyRow(filled, r));
@@ -203,38 +259,46 @@ class Consensus {
     const key = missing.join();
     if (!this.reduced.has(key)) {
       if (this.reduced.size > 50) this.reduced.clear();
-      this.reduced.set(key, this.model.kind === "contrastive" ? { added: this.drawAdded(missing) } : this.reducePosteriors(missing));
+      this.reduced.set(key, this.model.kind === "contrastive" ? this.drawPeople(missing) : this.reducePosteriors(missing));
     }
     return this.reduced.get(key);
   }
 
   reducePosteriors(missing) {
     const posteriors = this.members.map((member) => member.leaveOut(missing));
-    const { "expected.points": points, "expected.noise": noise, "expected.whole": whole } = this.arrays;
-    const variance = this.members[0].computeExpectedVariance(posteriors[0], Array.from(points), noise);
-    return { posteriors, added: this.model.orders[0].map((k) => Math.max(variance[k] - whole[k], 0)) };
+    const { "expected.points": points, "expected.noise": noise } = this.arrays;
+    const [first] = this.members;
+    this.whole ||= first.simulate(first.whole, Array.from(points), noise);
+    const { indices, variance } = first.simulate(posteriors[0], Array.from(points), noise);
+    const [order] = this.model.orders;
+    const added = order.map((k) => Math.max(variance[k] - this.whole.variance[k], 0));
+    return { posteriors, added, maps: fitIndexMap(indices, this.whole.indices, order) };
   }
 
-  // Variance of R-indices over the possible values of missing regions, by drawing them.
-  drawAdded(missing) {
+  // Variance of R-indices over the possible values of missing regions, and their map, by drawing people.
+  drawPeople(missing) {
     const { training } = this;
     const size = this.model.regions.length;
     const noise = this.arrays["drawn.noise"];
     const count = noise.length / size;
     this.drawnPeople ||= multiply(noise, invertLower(factorise(training.precision, size), size), count, size, size);
     const inverse = invertLower(training.getRoot(missing), missing.length);
+    const infer = (person) => this.members[0].infer(person, null);
     const added = new Float64Array(this.model.patterns);
+    const [reduced, complete] = [[[], []], [[], []]];
     for (let n = 0; n < count; n++) {
-      const person = this.drawnPeople.slice(n * size, (n + 1) * size).map((value, r) => value + training.mean[r]);
-      const filled = training.fill(person, missing);
-      const drawn = Float64Array.from(filled);
+      const deviations = this.drawnPeople.slice(n * size, (n + 1) * size);
+      [deviations.map((value) => value + CONTROL_MEAN), deviations.map((value, r) => value + training.mean[r])].forEach((person, group) => {
+        complete[group].push(infer(person));
+        reduced[group].push(infer(training.fill(person, missing)));
+      });
+      const drawn = training.fill(deviations.map((value, r) => value + training.mean[r]), missing);
       missing.forEach((region, j) => {
         for (let i = j; i < missing.length; i++) drawn[region] += noise[n * size + missing[i]] * inverse[i * missing.length + j];
       });
-      const [first, second] = [this.members[0].infer(drawn, null), this.members[0].infer(filled, null)];
-      first.forEach((value, m) => { added[m] += (value - second[m]) ** 2 / count; });
+      infer(drawn).forEach((value, m) => { added[m] += (value - reduced[1][n][m]) ** 2 / count; });
     }
-    return added;
+    return { added, maps: fitIndexMap(reduced, complete, [...added.keys()]) };
   }
 
   // R-indices, their variance among members, and the variance that missing regions add.
@@ -242,13 +306,14 @@ class Consensus {
     const missing = [];
     values.forEach((value, r) => { if (Number.isNaN(value)) missing.push(r); });
     const { patterns, kind } = this.model;
-    const { posteriors, added } = missing.length ? this.leaveOut(missing) : {};
+    const { posteriors, added, maps } = missing.length ? this.leaveOut(missing) : {};
     const fill = (own) => (missing.length && kind === "contrastive" ? this.training.fill(own, missing) : own);
     const people = (memberValues || [values]).map(fill);
     const all = this.members.map((member, k) => member.infer(people[k % people.length], kind === "contrastive" ? null : posteriors ? posteriors[k] : undefined));
     const indices = new Float64Array(patterns);
     const variance = new Float64Array(patterns);
     for (let m = 0; m < patterns; m++) {
+      if (maps) for (const own of all) own[m] = applyIndexMap(maps[m], own[m]);
       for (const own of all) indices[m] += own[m] / all.length;
       for (const own of all) variance[m] += (own[m] - indices[m]) ** 2 / all.length;
     }

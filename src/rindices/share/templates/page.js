@@ -92,30 +92,33 @@ async function assessTables(model, arrays, consensus, tables, onProgress) {
 }
 
 function assessPerson(model, arrays, consensus, person) {
-  const result = consensus.infer(person.values, person.memberValues);
+  const wrong = model.empties_outliers ? consensus.training.findWrongCells(Array.from(person.values)) : [];
+  const empty = (values) => values.map((value, r) => (wrong.includes(r) ? NaN : value));
+  const result = consensus.infer(empty(person.values), person.memberValues && person.memberValues.map(empty));
+  let information = arrays["intervals.knots"] ? 1 : null;
   if (result.missing.length && arrays["intervals.knots"]) {
-    const information = computeInformation(model, arrays, result.added);
+    information = Math.max(computeInformation(model, arrays, result.added), 0);
     if (information < model.min_information) return { why: `too many ${model.noun} are missing: the others determine less than ${100 * model.min_information} % of an R-index` };
   }
   const bounds = arrays["intervals.knots"] ? computeBounds(model, arrays, result) : null;
-  const distance = model.has_distances ? consensus.training.computeDistance(person.values, result.missing) : null;
+  const distance = model.has_distances ? consensus.training.computeDistance(person.values, result.missing.filter((r) => !wrong.includes(r))) : null;
   person.unusual = distance === null ? null : consensus.training.computeUnusual(distance);
   const reasons = findReasons(model, arrays, person, consensus);
   const numbers = [...result.indices, ...(bounds ? bounds.flat() : [])];
   if (!numbers.every(Number.isFinite)) return { why: "the result is not a number: check the values" };
-  return { id: person.id, session: person.session, indices: result.indices, bounds, unusual: person.unusual, reasons, missing: result.missing.length };
+  return { id: person.id, session: person.session, indices: result.indices, bounds, information, unusual: person.unusual, reasons, missing: result.missing.length, wrong: wrong.length };
 }
 
 function listColumns(model, arrays, hasSessions) {
   const names = Array.from({ length: model.patterns }, (_, m) => `r${m + 1}`);
-  const ends = arrays["intervals.knots"] ? names.flatMap((name) => [`${name}_low`, `${name}_high`]) : [];
+  const ends = arrays["intervals.knots"] ? [...names.flatMap((name) => [`${name}_low`, `${name}_high`]), "information"] : [];
   return ["participant_id", ...(hasSessions ? ["session_id"] : []), ...names, ...ends, ...(model.has_distances ? ["unusual"] : []), "novel", "novel_because"];
 }
 
 function listCells(result, hasSessions) {
   const unusual = result.unusual === null ? [] : [result.unusual];
   const flags = [result.reasons.length ? "True" : "False", result.reasons.join("; ")];
-  return [result.id, ...(hasSessions ? [result.session] : []), ...result.indices, ...(result.bounds ? result.bounds.flat() : []), ...unusual, ...flags];
+  return [result.id, ...(hasSessions ? [result.session] : []), ...result.indices, ...(result.bounds ? [...result.bounds.flat(), result.information] : []), ...unusual, ...flags];
 }
 
 // Texts that a spreadsheet would run as a formula get an apostrophe before them, as in the files of rindices.
@@ -138,6 +141,8 @@ function showResults(model, arrays, outcome, get) {
   const short = results.filter((result) => result.missing).length;
   if (absent.length) notes.push(`The table lacks ${absent.length} ${model.noun} (${absent.slice(0, 5).join(", ")}): R-indices come from the others, and intervals are wider.`);
   else if (short) notes.push(`${short} ${noun} lack ${model.noun}: their R-indices come from the others, and their intervals are wider.`);
+  const wrong = results.reduce((sum, result) => sum + result.wrong, 0);
+  if (wrong) notes.push(`${wrong} cells do not fit the other ${model.noun} of their person and are treated as missing: check these measurements.`);
   if (results.length >= 2 && novel >= 2 && novel >= 0.2 * results.length) notes.push("This table looks unlike the training people. Another scanner, unit, order of columns or age range?");
   for (const { id, why } of refused.slice(0, 20)) notes.push(`${id} is refused: ${why}.`);
   if (refused.length > 20) notes.push(`${refused.length - 20} more are refused.`);

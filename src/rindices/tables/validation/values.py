@@ -340,9 +340,6 @@ def _check_scale(
         number = format_count(len(people), "person", "people")
         what, cure = f"units are mixed: {number} a hundred times and more off the rest", "Bring all to one unit (mm3)"
         findings.error(ProblemCode.MIXED_UNITS, what, cure, offenders=people, ending=f" (in {names})")
-    else:
-        what, cure = "values a hundred times off the usual", "Look at these people's segmentations"
-        findings.warn(ProblemCode.OUTLYING_VALUES, what, cure, offenders=people, ending=f" in {names}")
 
 
 def _check_atlas(medians: FloatArray, regions: Sequence[str], unit: Unit, findings: Findings) -> None:
