@@ -78,9 +78,11 @@ def test_problems_are_shown_without_ids() -> None:
 
 def test_the_section_names_unit_and_sites() -> None:
     facts = StudyFacts(150, 200, None, AdjustmentRecord("log", 139))
-    text = render_section("participants", cohort=COHORT, covariate_rows=build_covariate_rows(COHORT), facts=facts)
+    text = render_section(
+        "participants", cohort=COHORT, covariate_rows=build_covariate_rows(COHORT), facts=facts, wrong_cells=()
+    )
     assert text.startswith("150 controls and 200 patients, with 139 regions each (table of kind dlmuse, in mm³).")
     other = replace(COHORT, unit="unknown", covariates=(), sites={"A": {}, "B": {}})
-    text = render_section("participants", cohort=other, covariate_rows=[], facts=facts)
+    text = render_section("participants", cohort=other, covariate_rows=[], facts=facts, wrong_cells=())
     assert "unit unknown" in text
     assert text.endswith("They come from 2 sites.")
