@@ -194,7 +194,7 @@ def report_wrong_cells(cohort: Cohort, comparison: CellComparison, policy: str) 
         what = format_count(len(cells), "cell does", "cells do") + word(" not fit the other regions of the person")
         columns = (cells[name] for name in (ID, "region", "value", "expected"))
         texts = [
-            f"{label_region(region)} of {person} ({format_quantity(value)}, not about {format_quantity(expected)})"
+            f"{label_region(region)} of {person} ({format_quantity(value)}, not about {float(f'{expected:.3g}'):,.10g})"
             for person, region, value, expected in zip(*columns, strict=True)
         ]
         ending, offenders = "" if is_refused else "; not used", tuple(dict.fromkeys(cells[ID].astype(str)))
