@@ -1,0 +1,179 @@
+"""A dishonest centre asks a real site for sums from which single people could be computed.
+
+Each attack returns guesses of the values of single people. What the centre has anyway are totals, so that its best
+guess is their mean: no guess of an attack may be nearer to anybody than the mean is to the person nearest to it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rindices.federated import kinds
+from rindices.federated.adjustment import ask_for_adjustment, ask_for_transform
+from rindices.federated.messages import Preparation, RefusedError, Request, unpack_symmetric
+from rindices.federated.privacy import MAX_ROUNDS
+from rindices.federated.rounds import Rounds
+from rindices.federated.site import Site
+from rindices.federated.subsets import SubsetPlan
+from rindices.tables.cohort import ID, Cohort
+from tests.federated.sites import make_transport, simulate_people, split_cohort
+
+N_REGIONS = simulate_people().volumes.shape[1]
+Attack = Callable[[Site], Iterator[np.ndarray]]
+
+
+@cache
+def get_preparation() -> Preparation:
+    rounds = Rounds(make_transport(split_cohort(simulate_people(), 1)))
+    sums = ask_for_adjustment(rounds, None)
+    return ask_for_transform(rounds, sums.fit_preprocessing(), sums.counts["controls"], SubsetPlan(0, 2)).preparation
+
+
+def prepare(cohort: Cohort) -> np.ndarray:
+    """Return the values (N, R) about which the centre asks."""
+    preparation = get_preparation()
+    return preparation.head.prepare(preparation.preprocessing.transform(cohort))
+
+
+def ask(
+    site: Site, kind: str, settings: dict[str, Any], arrays: dict[str, np.ndarray] | None = None, **plan: Any
+) -> Any:
+    """Return the sums of a site about people who are prepared as in an honest study."""
+    preparation = get_preparation()
+    settings = {"plan": {"seed": 0, "members": 2, **plan}, **settings, **preparation.to_settings()}
+    return site.answer(Request(kind, 5, settings, {**preparation.to_arrays(), **(arrays or {})}))
+
+
+def sum_set(site: Site, name: str, **plan: Any) -> tuple[np.ndarray, int]:
+    """Return the sum of the patients of a set and their number."""
+    ((total, number),) = sum_sets(site, name, **plan)
+    return total, number
+
+
+def sum_sets(site: Site, *names: str, **plan: Any) -> list[tuple[np.ndarray, int]]:
+    """Return the sums of the patients of sets, and their numbers."""
+    answer = ask(site, kinds.MOMENTS, {"sets": [[name, "patients"] for name in names]}, **plan)
+    return [(total, answer.counts[f"{name}/patients"]) for total, name in zip(answer.arrays["sum"], names, strict=True)]
+
+
+def measure_error(guess: np.ndarray, people: np.ndarray) -> float:
+    """Return the root mean square error of a guess (R,) of the person (N, R) who is nearest to it."""
+    return float(np.sqrt(((people - guess) ** 2).mean(axis=1)).min())
+
+
+def assert_nobody_is_found(attack: Attack, site: Site, refusal: str) -> None:
+    """Run an attack until the site refuses, and compare its guesses with the mean of all."""
+    people, guesses = prepare(site.cohort), []
+    with pytest.raises(RefusedError, match=refusal):
+        guesses.extend(attack(site))
+    least = measure_error(people[site.cohort.is_patient].mean(axis=0), people)
+    assert all(measure_error(guess, people) > 0.9 * least for guess in guesses)
+
+
+def combine_three_sets(site: Site) -> Iterator[np.ndarray]:
+    """All, a member and a fold of a smaller plan: each two differ in many people, all - A - B is one person."""
+    for seed in range(30):
+        (everyone, n_everyone), (member, n_member) = sum_sets(site, "all", "member-0", seed=seed)
+        fold, n_fold = sum_set(site, "held-out-0", seed=seed, patients=0.94)
+        if n_everyone - n_member - n_fold == 1:
+            yield everyone - member - fold
+
+
+def open_windows(site: Site) -> Iterator[np.ndarray]:
+    """A rotation with a steep map is a window around a value of one region."""
+    for place in np.linspace(-4.0, 4.0, 41):
+        linear_map, offset = 1e-3 * np.eye(N_REGIONS), np.zeros(N_REGIONS)
+        linear_map[0, 0], offset[0] = 200.0, 200.0 * place
+        arrays = {"map": linear_map[None], "offset": offset[None], "directions": np.eye(N_REGIONS)[None, None]}
+        yield from read_windows(site, arrays)
+
+
+def read_windows(site: Site, arrays: dict[str, np.ndarray]) -> Iterator[np.ndarray]:
+    tasks = [["half-0-0", "", N_REGIONS, "1x"]]
+    answer = ask(
+        site, kinds.ROTATION, {"tasks": tasks}, {f"{name}.1x{N_REGIONS}": each for name, each in arrays.items()}
+    )
+    sums = answer.arrays[f"sums.1x{N_REGIONS}"][0, 0, 0].reshape(2, -1)
+    values, gradients = sums[:, 0], sums[:, 1 : 1 + N_REGIONS]
+    place = values[0] / max(values[1], 1e-300)
+    if values[1] > 1e-6 and abs(np.exp(-0.5 * place**2) / values[1] - 1.0) < 1e-3:  # a single person
+        white = gradients[1] / -values[0]
+        yield (white + arrays["offset"][0]) @ np.linalg.inv(arrays["map"][0])
+
+
+def ask_for_blocks(site: Site, coding: dict[str, Any], coefficient: float, **blocks: int) -> Any:
+    """Return the sums of blocks, where the values of region 0 have some of a column of a covariate."""
+    coefficients = np.zeros((1, N_REGIONS))
+    coefficients[0, 0] = coefficient
+    settings = {
+        "plan": {"seed": 0, "members": 2},
+        "n_blocks": {"controls": 5, "patients": 5, **blocks},
+        "codings": [coding],
+        "regions": list(site.regions),
+        "adjust": "log",
+    }
+    arrays = {"centre": np.zeros(1 + N_REGIONS), "coefficients": coefficients, "directions": np.eye(N_REGIONS)}
+    return site.answer(Request(kinds.BLOCKS, 5, settings, arrays))
+
+
+def compare_codings(site: Site, coding: dict[str, Any], number: float = 0.01) -> Iterator[np.ndarray]:
+    """Two requests for blocks differ in the products of a column and the regions: sums over a category."""
+    first, second = (ask_for_blocks(site, coding, coefficient).arrays for coefficient in (0.0, number))
+    products = (unpack_symmetric(first["products"]) - unpack_symmetric(second["products"]))[:, 0] / number
+    sizes = (first["sum"] - second["sum"])[:, 0] / number
+    for size, total in zip(sizes, products, strict=True):
+        if abs(size - 1.0) < 1e-6:
+            yield np.r_[np.nan, total[1:]]
+
+
+def code_age_as_category(site: Site) -> Iterator[np.ndarray]:
+    age = f"{float(site.cohort.covariates['age'].iloc[7]):g}"
+    return compare_codings(site, {"name": "age", "kind": "categorical", "levels": ["none", age]})
+
+
+def test_three_sets_that_leave_one_person_are_refused() -> None:
+    assert_nobody_is_found(combine_three_sets, Site("a", simulate_people()), "another-plan")
+
+
+def test_windows_of_a_rotation_are_refused() -> None:
+    assert_nobody_is_found(open_windows, Site("a", simulate_people()), "steep-map")
+
+
+def test_a_number_as_a_category_is_refused() -> None:
+    site = Site("a", simulate_people())
+    volumes, guesses = np.log(site.cohort.volumes.to_numpy()), []
+    with pytest.raises(RefusedError, match="other-coding"):
+        guesses.extend(code_age_as_category(site))
+    assert not any(np.nanmax(np.abs(volumes - guess), axis=1).min() < 1e-3 for guess in guesses)
+
+
+def rename(cohort: Cohort) -> Cohort:
+    return replace(cohort, people=cohort.people.assign(**{ID: "x" + cohort.people[ID].astype(str)}))
+
+
+def test_renamed_people_are_the_same_people(tmp_path: Path) -> None:
+    """The same people less one, with other ids, in another run."""
+    cohort, ledger = simulate_people(), tmp_path / "ledger.json"
+
+    def leave_one_out(site: Site) -> Iterator[np.ndarray]:
+        everyone, _ = sum_set(site, "all")
+        last = np.flatnonzero(cohort.is_patient)[-1]
+        others = Site("a", rename(cohort.take(np.arange(len(cohort)) != last)), ledger=ledger)
+        yield everyone - sum_set(others, "all")[0]
+
+    assert_nobody_is_found(leave_one_out, Site("a", cohort, ledger=ledger), "a sum over 1 person")
+
+
+def test_rounds_are_counted_over_all_runs(tmp_path: Path) -> None:
+    cohort, ledger = simulate_people(), tmp_path / "ledger.json"
+    for _ in range(MAX_ROUNDS // 100):
+        site = Site("a", cohort, ledger=ledger)
+        for number in range(100):
+            site.answer(Request(kinds.DESCRIBE, number + 1))
+    with pytest.raises(RefusedError, match="too-many-rounds"):
+        Site("a", cohort, ledger=ledger).answer(Request(kinds.DESCRIBE, 1))
