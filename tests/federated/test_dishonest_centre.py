@@ -15,11 +15,12 @@ import pytest
 
 from rindices.federated import kinds
 from rindices.federated.adjustment import ask_for_adjustment, ask_for_transform
-from rindices.federated.messages import Preparation, RefusedError, Request, unpack_symmetric
+from rindices.federated.messages import Preparation, RefusedError, Request, pack_symmetric, unpack_symmetric
 from rindices.federated.privacy import MAX_ROUNDS
 from rindices.federated.rounds import Rounds
 from rindices.federated.site import Site
-from rindices.federated.subsets import SubsetPlan
+from rindices.federated.subsets import SubsetPlan, Subsets
+from rindices.learners.severity_posterior import N_STEPS
 from rindices.tables.cohort import ID, Cohort
 from tests.federated.sites import make_transport, simulate_people, split_cohort
 
@@ -177,3 +178,112 @@ def test_rounds_are_counted_over_all_runs(tmp_path: Path) -> None:
             site.answer(Request(kinds.DESCRIBE, number + 1))
     with pytest.raises(RefusedError, match="too-many-rounds"):
         Site("a", cohort, ledger=ledger).answer(Request(kinds.DESCRIBE, 1))
+
+
+def combine_seeds(site: Site) -> Iterator[np.ndarray]:
+    """Members of many seeds are random sets: the combination that has most of a patient is nearly that patient."""
+    masks, sums = [], []
+    ids, is_patient = site.cohort.people[ID].tolist(), site.cohort.is_patient
+    for seed in range(45):
+        names = [f"held-out-{k}" for k in range(5)]
+        sums += [total for total, _ in sum_sets(site, *names, seed=seed)]
+        subsets = Subsets(ids, is_patient, SubsetPlan(seed, 2), site.fewest)
+        masks += [subsets.find(name, "patients") for name in names]
+    yield np.linalg.lstsq(np.array(masks).T.astype(float), np.eye(len(ids))[is_patient.argmax()])[0] @ np.array(sums)
+
+
+def test_sets_of_other_seeds_are_refused() -> None:
+    assert_nobody_is_found(combine_seeds, Site("a", simulate_people()), "another-plan")
+
+
+def test_people_of_a_sex_in_a_block_are_not_told() -> None:
+    """With the coding of an honest study: by two requests, or by one in which a region is mainly a covariate."""
+    coding = {"name": "sex", "kind": "categorical", "levels": ["F", "M"]}
+    site = Site("a", simulate_people())
+    assert sorted(site.answer(Request(kinds.DESCRIBE, 1)).facts["covariates"]["sex"]["levels"]) == coding["levels"]
+    with pytest.raises(RefusedError, match="another-blocks"):
+        list(compare_codings(site, coding))
+    with pytest.raises(RefusedError, match="other-preparation"):
+        ask_for_blocks(Site("a", simulate_people()), coding, 1e6)
+
+
+def test_other_numbers_of_blocks_are_refused() -> None:
+    """The first four of five blocks and the first five of six differ in few people."""
+    site, coding = Site("a", simulate_people()), {"name": "age", "kind": "numeric", "low": 0, "high": 0, "log": False}
+    ask_for_blocks(site, coding, 0.0)
+    with pytest.raises(RefusedError, match="another-blocks"):
+        ask_for_blocks(site, coding, 0.0, patients=6)
+
+
+def test_repeated_runs_with_another_scale_are_refused(tmp_path: Path) -> None:
+    """The log transform has a kink: sums at three places of it are sums over the people between them."""
+    ledger, preparation = tmp_path / "ledger.json", get_preparation()
+    arrays = preparation.to_arrays()
+    settings = {"plan": {"seed": 0, "members": 2}, **preparation.to_settings()}
+    others = {"shares": np.array([0.3]), **make_step(0.1, 1.0)}
+
+    def ask_about(kind: str, place: float) -> None:
+        moved = {**arrays, **others, "head.control_mean": arrays["head.control_mean"] + place}
+        Site("a", simulate_people(), ledger=ledger).answer(
+            Request(kind, 4, {**settings, "sets": [["all", "patients"]], "n_patterns": 1}, moved)
+        )
+
+    for kind in (kinds.TRANSFORM, kinds.MOMENTS):
+        ask_about(kind, 0.0)
+        with pytest.raises(RefusedError, match="another-"):
+            ask_about(kind, 0.01)
+    with pytest.raises(RefusedError, match="another-preparation"):
+        ask_about(kinds.AGREEMENT, 0.01)
+
+
+def test_a_window_at_the_edge_is_refused() -> None:
+    """A rotation of variance 1 whose centre is far outside sees the outermost person alone."""
+    site = Site("a", simulate_people())
+    spread = prepare(site.cohort)[site.cohort.is_patient].std(axis=0)
+    arrays = {"map": np.diag(1.0 / spread)[None], "offset": np.zeros((1, N_REGIONS))}
+    arrays |= {"directions": np.eye(N_REGIONS)[None, None]}
+    list(read_windows(site, arrays))
+    arrays["offset"][0, 0] = 15.0
+    with pytest.raises(RefusedError, match="few-weights"):
+        list(read_windows(site, arrays))
+
+
+def make_step(place: float, steepness: float) -> dict[str, np.ndarray]:
+    """Return the head of a pattern whose severity jumps from 0 to 1 where region 0 has a value."""
+    weights, gram = np.zeros((N_REGIONS, N_STEPS)), np.zeros((N_STEPS, N_STEPS))
+    weights[0, -1], gram[0, 0] = steepness * np.sign(place), 2.0 * steepness * abs(place)
+    return {"weights": weights[None], "gram": pack_symmetric(gram)[None], "correlation": np.ones((1, 1))}
+
+
+@pytest.mark.parametrize("kind", [kinds.AGREEMENT, kinds.DISTRIBUTION])
+def test_an_index_of_one_person_is_refused(kind: str) -> None:
+    """The index is 1 for the outermost person and 0 for all others."""
+    site = Site("a", simulate_people())
+    first, second = np.sort(prepare(site.cohort)[site.cohort.is_patient, 0])[[-1, -2]]
+    settings = {"n_patterns": 1, "orders": [[0]]}
+    ask(site, kind, settings, make_step(0.1, 1.0))
+    with pytest.raises(RefusedError, match="few-weights"):
+        ask(site, kind, settings, make_step((first + second) / 2.0, 1e4))
+
+
+def test_a_likelihood_of_other_people_is_refused() -> None:
+    site, head = Site("a", simulate_people()), {f"{name}.1": each for name, each in make_step(0.1, 1.0).items()}
+    answer = ask(site, kinds.CURVES, {"tasks": [["member-0", "held-out-0", 1]]}, head)
+    assert answer.arrays["likelihood.1"].shape == (1,)
+    with pytest.raises(RefusedError, match="other-likelihood"):
+        ask(site, kinds.CURVES, {"tasks": [["member-0", "half-0-1", 1]]}, head)
+
+
+def test_nearly_equal_steps_of_a_curve_are_not_refused() -> None:
+    """What is not protected, and docs/federated.md says so: two steep curves differ in the people between them."""
+    site = Site("a", simulate_people())
+    people = prepare(site.cohort)
+    values = np.sort(people[site.cohort.is_patient, 0])
+    places = (values[19:40] + values[20:41]) / 2.0  # between two patients each, from a grid in an attack
+    sums = []
+    for place in places:
+        head = {f"{name}.1": each for name, each in make_step(place, 1e5).items()}
+        answer = ask(site, kinds.CURVES, {"tasks": [["member-0", "", 1]]}, head).arrays
+        sums.append(np.r_[answer["cross.1"][0, :, 0], answer["moments.1"][0, 0]])
+    found = [each[:-1] / each[-1] for each in np.diff(sums, axis=0) if abs(abs(each[-1]) - 1.0) < 1e-3]
+    assert min(measure_error(guess, people) for guess in found) < 1e-3
