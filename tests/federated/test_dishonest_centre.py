@@ -277,13 +277,11 @@ def test_a_likelihood_of_other_people_is_refused() -> None:
 def test_nearly_equal_steps_of_a_curve_are_not_refused() -> None:
     """What is not protected, and docs/federated.md says so: two steep curves differ in the people between them."""
     site = Site("a", simulate_people())
-    people = prepare(site.cohort)
+    people, sums = prepare(site.cohort), []
     values = np.sort(people[site.cohort.is_patient, 0])
-    places = (values[19:40] + values[20:41]) / 2.0  # between two patients each, from a grid in an attack
-    sums = []
-    for place in places:
+    for place in (values[19:40] + values[20:41]) / 2.0:  # between two patients each; an attack would take a grid
         head = {f"{name}.1": each for name, each in make_step(place, 1e5).items()}
         answer = ask(site, kinds.CURVES, {"tasks": [["member-0", "", 1]]}, head).arrays
-        sums.append(np.r_[answer["cross.1"][0, :, 0], answer["moments.1"][0, 0]])
-    found = [each[:-1] / each[-1] for each in np.diff(sums, axis=0) if abs(abs(each[-1]) - 1.0) < 1e-3]
+        sums.append(np.r_[answer["cross.1"][0, :, 1], answer["moments.1"][0, N_STEPS]])
+    found = [each[:-1] for each in np.diff(sums, axis=0) if abs(each[-1] - 1.0) < 1e-3]
     assert min(measure_error(guess, people) for guess in found) < 1e-3
