@@ -45,7 +45,7 @@ def test_expectations_equal_those_of_the_pooled_fit() -> None:
     weights = model.weights
     gram = model.flat_steps @ weights
     posterior = make_packed_posterior(pack_symmetric(gram), pack_symmetric(model.correlation))
-    cross, second, normal, _ = sum_expectations(PEOPLE, weights, posterior, model.functions)
+    cross, second, normal = sum_expectations(PEOPLE, weights, posterior, model.functions)
     expected = PatientSums.compute(PEOPLE, model)
     np.testing.assert_allclose(cross, expected.cross, atol=1e-9)
     np.testing.assert_allclose(unpack_symmetric(second), expected.moments, atol=1e-9)

@@ -8,9 +8,10 @@ what matters is the space that the sets span:
   The largest share that a person can have is the leverage: the diagonal of the projection onto the span of the sets.
 
 A study has one plan, one preparation of people and one request for each sum that is not iterated: the first one is
-fixed, and others are refused, so there is nothing to compare it with. In iterated sums parameters give weights to
-people, and the weights w must not be those of few: (sum |w|)^2 / sum w^2 is at least the fewest people, or a quarter
-of a small set. This is a hurdle and no proof: two weights that are nearly equal can differ in one person.
+fixed, and others are refused, so there is nothing to compare it with. In rotations and R-indices, parameters give
+weights w to people, which must not be those of few: (sum |w|)^2 / sum w^2 is at least the fewest people, or a quarter of
+a small set. This is a hurdle and no proof: weights that are nearly equal can differ in one person. The sums of curves have
+no such rule, as honest ones can be mainly over one patient: late steps of rare patterns.
 
 All rules look at everything that the site has ever answered: a ledger at the site, which never leaves it, keeps it.
 People are known to it by a keyed hash of their values, so that other ids do not make other people.
@@ -38,8 +39,6 @@ MAX_ROUNDS = 500
 """Answers after which a site refuses, over all runs: most studies take fewer than 200, and each tells a little."""
 MAX_LEVERAGE = 0.5
 """Largest share of one person in the squared weights of a combination of sums."""
-MIN_CURVE_WEIGHTS = 1.5
-"""People that the weights of a step of a curve amount to at least: few patients of a small site have a late step."""
 
 
 class SetGuard:
@@ -107,15 +106,14 @@ class SetGuard:
                 "about single people. Repeat the study with the same sites and settings."
             )
 
-    def check_weights(self, weights: FloatArray, name: str, least: float = np.inf) -> None:
+    def check_weights(self, weights: FloatArray, name: str) -> None:
         """Refuse weights (N, K) that are those of few people in a column; a column of zeros has nobody.
 
-        The number of people that weights amount to is at least the fewest, or a quarter of those in a small set, or
-        ``least`` if it is smaller.
+        The number of people that weights amount to is at least the fewest, or a quarter of those in a small set.
         """
         squares = (weights**2).sum(axis=0)
         numbers = np.abs(weights).sum(axis=0)[squares > 0] ** 2 / squares[squares > 0]
-        if numbers.min(initial=np.inf) < min(self._fewest, len(weights) / 4.0, least):
+        if numbers.min(initial=np.inf) < min(self._fewest, len(weights) / 4.0):
             raise RefusedError(
                 f"few-weights: the parameters of {name} give weight to about {numbers.min():.1f} people. Ask for fewer "
                 "patterns, or leave the site out."

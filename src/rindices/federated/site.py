@@ -31,7 +31,7 @@ from rindices.federated.messages import (
     pack_symmetric,
     unpack_symmetric,
 )
-from rindices.federated.privacy import FEWEST_PEOPLE, MIN_CURVE_WEIGHTS, SetGuard
+from rindices.federated.privacy import FEWEST_PEOPLE, SetGuard
 from rindices.federated.subsets import GROUPS, SAMPLE, SubsetPlan, Subsets, name_member
 from rindices.learners.contrastive.linear_start import sum_contrasts
 from rindices.learners.inference import IDENTITY_THRESHOLD, LOG_FLOOR, apply_log_transform
@@ -289,11 +289,9 @@ class Site:
                 held_out = self._get_patients(request, sums, task[1]) if task[1] else people[:0]
                 likelihood = sum_likelihood(held_out, weights, posterior)
                 functions = list_functions(posterior.points.shape[1], N_STEPS, interaction is not None)
-                *added, basis = sum_expectations(people, weights, posterior, functions)
-                self._guard.check_weights(basis, "curves", MIN_CURVE_WEIGHTS)
-                expectations.append((*added, likelihood))
-            names, stacked = ("cross", "moments", "normal", "likelihood"), zip(*expectations, strict=True)
-            sums.arrays |= {f"{name}.{key}": np.stack(each) for name, each in zip(names, stacked, strict=True)}
+                expectations.append((*sum_expectations(people, weights, posterior, functions), likelihood))
+            names, added = ("cross", "moments", "normal", "likelihood"), zip(*expectations, strict=True)
+            sums.arrays |= {f"{name}.{key}": np.stack(each) for name, each in zip(names, added, strict=True)}
 
     def _answer_agreement(self, request: Request, sums: _Sums) -> None:
         indices = np.concatenate(self._infer_indices(request, sums, "patients")[0], axis=1)
@@ -455,20 +453,18 @@ def make_packed_posterior(
 
 def sum_expectations(
     patients: FloatArray, weights: FloatArray, posterior: SeverityPosterior, functions: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return the sums of the E step: sum x E[f]' (R, T), packed sum E[f f'] and packed sum E[y y'], and E[f] (N, T).
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the sums of the E step: sum x E[f]' (R, T), packed sum E[f f'] and packed sum E[y y'].
 
     f are the functions of z (G, T) and y the severities as normal quantiles. ``patients`` are (N, R).
     """
     cross, point_weights = np.zeros((len(weights), functions.shape[1])), np.zeros(len(posterior.points))
-    expectations = [np.zeros((0, functions.shape[1]))]
     is_basis = functions.shape[1] == weights.shape[1]
     for part, summary in summarise_people(patients, weights, posterior, None if is_basis else functions):
         cross += part.T @ summary.basis
         point_weights += summary.point_weights
-        expectations.append(summary.basis)
     moments, normal = sum_points(functions, posterior.points, point_weights)
-    return cross, pack_symmetric(moments), pack_symmetric(normal), np.concatenate(expectations)
+    return cross, pack_symmetric(moments), pack_symmetric(normal)
 
 
 def sum_likelihood(patients: FloatArray, weights: FloatArray, posterior: SeverityPosterior) -> float:
