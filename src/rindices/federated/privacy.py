@@ -9,9 +9,9 @@ what matters is the space that the sets span:
 
 A study has one plan, one preparation of people and one request for each sum that is not iterated: the first one is
 fixed, and others are refused, so there is nothing to compare it with. In rotations and R-indices, parameters give
-weights w to people, which must not be those of few: (sum |w|)^2 / sum w^2 is at least the fewest people, or a quarter of
-a small set. This is a hurdle and no proof: weights that are nearly equal can differ in one person. The sums of curves have
-no such rule, as honest ones can be mainly over one patient: late steps of rare patterns.
+weights w to people, which must not be those of few: (sum |w|)^2 / sum w^2 is at least the fewest people, or a quarter
+of a small set. This is a hurdle and no proof: weights that are nearly equal can differ in one person. The sums of
+curves have no such rule, as honest ones can be mainly over one patient: late steps of rare patterns.
 
 All rules look at everything that the site has ever answered: a ledger at the site, which never leaves it, keeps it.
 People are known to it by a keyed hash of their values, so that other ids do not make other people.
