@@ -212,6 +212,17 @@ def test_people_of_a_sex_in_a_block_are_not_told() -> None:
         ask_for_blocks(Site("a", simulate_people()), coding, 1e6)
 
 
+def test_a_refused_preparation_is_refused_again() -> None:
+    """Regions that are mainly a covariate, in a request that is repeated."""
+    preparation, site = get_preparation(), Site("a", simulate_people())
+    arrays = preparation.to_arrays()
+    arrays["residualise.coefficients"] = arrays["residualise.coefficients"] + 1e6
+    settings = {"plan": {"seed": 0, "members": 2}, "sets": [["all", "patients"]], **preparation.to_settings()}
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="other-preparation"):
+            site.answer(Request(kinds.MOMENTS, 5, settings, arrays))
+
+
 def test_other_numbers_of_blocks_are_refused() -> None:
     """The first four of five blocks and the first five of six differ in few people."""
     site, coding = Site("a", simulate_people()), {"name": "age", "kind": "numeric", "low": 0, "high": 0, "log": False}

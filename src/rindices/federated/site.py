@@ -363,8 +363,9 @@ class Site:
         if self._prepared is None or self._prepared[0] != key:
             preparation = Preparation.from_request(request)
             values = preparation.preprocessing.transform(self.cohort)
-            self._prepared = key, values, preparation.head.prepare(values)
-            self._check_adjusted(self._prepared[2])
+            shifts = preparation.head.prepare(values)
+            self._check_adjusted(shifts)
+            self._prepared = key, values, shifts
         return self._prepared[1:]
 
     def _get_subsets(self, request: Request) -> Subsets:
