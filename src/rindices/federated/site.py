@@ -7,7 +7,8 @@ Shape letters: N people, R regions, P columns of the design, M patterns, K steps
 directions, B blocks, Q cosines.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,10 @@ from rindices.preprocess.residualise import build_coding, build_design_matrix
 from rindices.tables.cohort import ID, SITE, Cohort
 from rindices.threads import limit_blas_threads
 
-MAX_ROUNDS = 500
-"""Rounds after which a site refuses: most studies take fewer than 200, and each answer tells a little."""
-
+MAX_SPREAD = 4.0
+"""Largest standard deviation, over the people of a set, of whitened severities, which is about 1 over all sites."""
+MIN_CORRELATION = 0.1
+"""Smallest correlation of a region with itself after the adjustment, over the people of a site."""
 BATCH = 10_000
 """People whose values are in memory at once where sums are over everyone."""
 
@@ -74,7 +76,8 @@ class Site:
         self.n_left_out, self.n_repeated = len(cohort) - len(used), int((~is_first).sum())
         self.cohort = replace(used, people=used.people.assign(**{SITE: name}))
         self._groups = {"controls": self.cohort.is_control, "patients": self.cohort.is_patient}
-        self._guard = SetGuard(self.cohort.people[ID].tolist() if fewest else (), fewest, ledger)
+        people = [row.tobytes() for row in self.cohort.volumes.to_numpy(dtype=float)] if fewest else ()
+        self._guard = SetGuard(people, fewest, ledger)
         self._prepared: tuple[tuple[bytes, ...], FloatArray, FloatArray] | None = None
         self._subsets: tuple[SubsetPlan, Subsets] | None = None
 
@@ -86,12 +89,12 @@ class Site:
         should be.
         """
         kind, sums = kinds.get_kind(request.kind), _Sums()
-        if request.round > MAX_ROUNDS:
-            raise RefusedError(f"round {request.round} is refused: a site answers at most {MAX_ROUNDS} rounds.")
+        self._guard.count_round()
         if any(not np.isfinite(array).all() for array in request.arrays.values()):
             raise ExchangeError(f"the request {request.kind} has parameters that are not finite.")
         try:
             shapes = kind.get_shapes(request)
+            self._bind(request)
             getattr(self, f"_answer_{request.kind}")(request, sums)
         except RindicesError:
             raise
@@ -132,6 +135,43 @@ class Site:
         if list(request.settings["regions"]) != list(self.regions):
             raise ExchangeError("the request names other regions than the table here.")
         return build_design_matrix(codings, self.cohort.covariates)
+
+    def _bind(self, request: Request) -> None:
+        """Fix plan, adjustment, preparation and what is asked once, each at the first request that has it."""
+        settings = request.settings
+        if not self.fewest:
+            return
+        if "codings" in settings:
+            self._check_codings(settings["codings"])
+            adjustment = [settings[name] for name in ("codings", "regions", "adjust")]
+            self._guard.bind("adjustment", json.dumps(adjustment).encode())
+        if "plan" in settings:
+            self._guard.bind("plan", json.dumps(SubsetPlan.from_dict(settings["plan"]).to_dict()).encode())
+        if "preprocessing" in settings and request.kind != kinds.TRANSFORM:
+            preparation = Preparation.from_request(request)
+            self._check_codings(settings["preprocessing"]["covariates"])
+            fixed = Request("preparation", 0, preparation.to_settings(), preparation.to_arrays())
+            self._guard.bind("preparation", fixed.encode())
+        if request.kind in (kinds.TRANSFORM, kinds.MOMENTS, kinds.BLOCKS):
+            self._guard.bind(request.kind, replace(request, round=0).encode())
+
+    def _check_adjusted(self, values: FloatArray) -> None:
+        """Refuse adjusted regions (N, R) that are mainly covariates, or deviations of few people."""
+        if not self.fewest:
+            return
+        volumes = self._get_volumes(np.arange(len(values)))
+        centred, raw = values - values.mean(axis=0), volumes - volumes.mean(axis=0)
+        products = np.sqrt((centred**2).sum(axis=0) * (raw**2).sum(axis=0))
+        if ((centred * raw).sum(axis=0) < MIN_CORRELATION * products).any():
+            raise RefusedError("other-preparation: a region is hardly correlated with itself after the adjustment.")
+        self._guard.check_weights(centred, "the adjustment")
+
+    def _check_codings(self, codings: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse a number that is coded as a category: the category could be one person."""
+        for coding in codings:
+            described = self._describe_covariate(coding["name"])
+            if coding["kind"] != "numeric" and described["numeric"] and not described["levels"]:
+                raise RefusedError(f"other-coding: {coding['name']} is a number here, and not a category.")
 
     def _get_columns(self, request: Request, design: FloatArray, rows: IntArray) -> FloatArray:
         """Return covariates and regions (n, P + R) of some people."""
@@ -195,6 +235,13 @@ class Site:
     def _answer_blocks(self, request: Request, sums: _Sums) -> None:
         design, arrays = self._build_design(request), request.arrays
         coefficients, subsets, by_group = arrays["coefficients"], self._get_subsets(request), []
+
+        def adjust(rows: IntArray) -> FloatArray:
+            centred = self._get_columns(request, design, rows) - arrays["centre"]
+            return np.asarray(centred[:, len(coefficients) :] - centred[:, : len(coefficients)] @ coefficients)
+
+        if self.fewest:
+            self._check_adjusted(adjust(np.arange(len(self.cohort))))
         for group in GROUPS:
             n_blocks = int(request.settings["n_blocks"][group])
             blocks = subsets.assign_blocks(group, n_blocks)
@@ -202,9 +249,7 @@ class Site:
                 sums.counts[f"block-{block}/{group}"] = self._count(blocks == block, group, f"block {block}")
 
             def sum_batch(rows: IntArray, blocks: IntArray = blocks, number: int = n_blocks) -> tuple[FloatArray, ...]:
-                centred = self._get_columns(request, design, rows) - arrays["centre"]
-                residuals = centred[:, len(coefficients) :] - centred[:, : len(coefficients)] @ coefficients
-                return sum_blocks(residuals, arrays["directions"], blocks[rows], number)
+                return sum_blocks(adjust(rows), arrays["directions"], blocks[rows], number)
 
             by_group.append(_add_batches(blocks >= 0, sum_batch))
         names, added = ("sum", "squares", "products"), zip(*by_group, strict=True)
@@ -215,11 +260,21 @@ class Site:
             maps, offsets, directions = (request.arrays[f"{name}.{key}"] for name in ("map", "offset", "directions"))
             contrasts = []
             for k, task in enumerate(tasks):
-                people = self._get_patients(request, sums, task[0])
-                values, gradients, curvatures = sum_contrasts(people @ maps[k] - offsets[k], directions[k])
+                white = self._get_patients(request, sums, task[0]) @ maps[k] - offsets[k]
+                self._check_rotation(white, directions[k])
+                values, gradients, curvatures = sum_contrasts(white, directions[k])
                 parts = np.concatenate([values[..., None], gradients, pack_symmetric(curvatures)], axis=3)
                 contrasts.append(parts.reshape(*values.shape[:2], -1))
             sums.arrays[f"sums.{key}"] = np.stack(contrasts)
+
+    def _check_rotation(self, white: FloatArray, directions: FloatArray) -> None:
+        """Refuse severities (n, M) that are not whitened, and directions (S, M, M) that see few people."""
+        if not self.fewest or not len(white):
+            return
+        if max(white.std(axis=0).max() / MAX_SPREAD, np.linalg.norm(directions, axis=-1).max() - 1e-6) > 1.0:
+            raise RefusedError("steep-map: the severities of a rotation are not whitened, so it sees few people.")
+        s = white @ directions.reshape(-1, white.shape[1]).T
+        self._guard.check_weights(np.exp(-0.5 * s * s), "a rotation")
 
     def _answer_curves(self, request: Request, sums: _Sums) -> None:
         for key, tasks in kinds.group_tasks(request.settings).items():
@@ -229,6 +284,8 @@ class Site:
                 weights, interaction = own["weights"], own.get("interaction")
                 posterior = make_packed_posterior(own["gram"], own["correlation"], interaction)
                 people = self._get_patients(request, sums, task[0])
+                if task[1] and task[1] != task[0].replace("member", "held-out"):
+                    raise RefusedError(f"other-likelihood: {task[1][:40]} is not what {task[0][:40]} has not seen.")
                 held_out = self._get_patients(request, sums, task[1]) if task[1] else people[:0]
                 likelihood = sum_likelihood(held_out, weights, posterior)
                 functions = list_functions(posterior.points.shape[1], N_STEPS, interaction is not None)
@@ -238,6 +295,7 @@ class Site:
 
     def _answer_agreement(self, request: Request, sums: _Sums) -> None:
         indices = np.concatenate(self._infer_indices(request, sums, "patients")[0], axis=1)
+        self._check_range(indices)
         sums.arrays = {"sum": indices.sum(axis=0), "products": pack_symmetric(indices.T @ indices)}
 
     def _answer_distribution(self, request: Request, sums: _Sums) -> None:
@@ -247,13 +305,19 @@ class Site:
             is_used |= mask
             orders = request.settings["orders"]
             aligned = [each[:, list(order)] for each, order in zip(indices, orders, strict=True)]
+            self._check_range(np.mean(aligned, axis=0))
             sums.arrays[f"{group}.cosines"] = sum_cosines(np.mean(aligned, axis=0), kinds.N_COSINES)
         if "precision" in request.arrays:
             precision = unpack_symmetric(request.arrays["precision"])
             number, own_share = int(request.settings["n_people"]), float(request.settings["own_share"])
             values = self._get_values(request, np.flatnonzero(is_used))
             distances = scale_distances(values, request.arrays["mean"], precision, number, own_share)
+            self._check_range(distances[:, None])
             sums.arrays["distances.cosines"] = sum_cosines(distances[:, None], kinds.N_DISTANCE_COSINES)[0]
+
+    def _check_range(self, values: FloatArray) -> None:
+        """Refuse numbers (n, K) from 0 to 1 of which few people are near 0 or near 1 while all others are not."""
+        self._guard.check_weights(np.concatenate([values, 1.0 - values], axis=1), "R-indices or distances")
 
     def _infer_indices(self, request: Request, sums: _Sums, group: str) -> tuple[list[FloatArray], BoolArray]:
         """Return the R-indices (n, M) of the people of a group by each of T models, and who they are (N,)."""
@@ -299,7 +363,9 @@ class Site:
         if self._prepared is None or self._prepared[0] != key:
             preparation = Preparation.from_request(request)
             values = preparation.preprocessing.transform(self.cohort)
-            self._prepared = key, values, preparation.head.prepare(values)
+            shifts = preparation.head.prepare(values)
+            self._check_adjusted(shifts)
+            self._prepared = key, values, shifts
         return self._prepared[1:]
 
     def _get_subsets(self, request: Request) -> Subsets:
