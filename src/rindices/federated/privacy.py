@@ -103,8 +103,8 @@ class SetGuard:
         if self._fewest and self._bound.setdefault(name, digest) != digest:
             raise RefusedError(
                 f"another-{name}: this site has answered with another {name} before, and both together could tell "
-                "about single people. Repeat the study with the same sites and settings, or decide at the site to move the "
-                "ledger away, if you trust the centre."
+                "about single people. Repeat the study with the same sites and settings, or allow another one at the "
+                "site, by another folder (--private)."
             )
 
     def check_weights(self, weights: FloatArray, name: str) -> None:
