@@ -4,7 +4,7 @@ Usage: ``python -m benchmarks.study_cost [--studies NAME ...] [--against COMMIT]
 worker: all numbers of patterns (three patterns and five members where there are 1,000 regions), evidence, tests and
 report. Simulated cohorts of the task basic: that of the README
 (1,392 people), 50,000 people, 10 regions, and 1,000 regions, of which most are copies of others plus noise. With
-``--against``, the study of the README is also fitted by the code of an earlier commit, in the same run, because the
+``--against``, the study of the README is fitted in turns by today's code and by that of an earlier commit, because the
 speed of machines varies. Writes ``results/study_cost.json`` and ``.md``; studies that are not named keep their results.
 """
 
@@ -34,6 +34,7 @@ STUDIES = {
     "few regions": "1,392 people, 10 regions",
     "many regions": "1,392 people, 1,000 regions; three patterns, five members",
 }
+N_PAIRS = 3
 OPTIONS = {"many regions": ["--patterns", "3", "--members", "5"]}
 FIT = ["--participants", "participants.tsv", "--group", "group", "--controls", "control", "--covariates", "age,sex,icv"]
 
@@ -92,12 +93,14 @@ def format_table(results: dict[str, Any]) -> str:
             lines.append(f"| {text} | {results[name]['seconds']:.0f} | {results[name]['mb']:,.0f} |")
     if "earlier" in results:
         earlier = results["earlier"]
-        ratio = earlier["now"]["seconds"] / earlier["then"]["seconds"]
+        now, then = (np.array(earlier[name]) for name in ("now", "then"))
+        ratios = ", ".join(f"{ratio:.2f}" for ratio in now / then)
         lines += [
             "",
-            f"In one run, the first study takes {earlier['now']['seconds']:.0f} processor seconds, and with the",
+            "In turns, because processor seconds vary with what else a machine does, the first study",
         ]
-        lines += [f"code of commit {earlier['commit']} {earlier['then']['seconds']:.0f}: a ratio of {ratio:.2f}."]
+        lines += [f"takes {np.median(now):.0f} processor seconds (median of {len(now)}), and with the code of commit"]
+        lines += [f"{earlier['commit']} {np.median(then):.0f}: ratios of {ratios}, median {np.median(now / then):.2f}."]
     return "\n".join([*lines, ""])
 
 
@@ -114,8 +117,11 @@ def main() -> None:
             results[name] = measure(Path(folder), ROOT, OPTIONS.get(name, ()))
             if name == "README" and options.against:
                 with tempfile.TemporaryDirectory() as code:
-                    then = measure(Path(folder), check_out(options.against, Path(code)))
-                results["earlier"] = {"commit": options.against, "now": results[name], "then": then}
+                    sources = [ROOT, check_out(options.against, Path(code))]
+                    pairs = [[measure(Path(folder), each)["seconds"] for each in sources] for _ in range(N_PAIRS)]
+                now, then = zip(*pairs, strict=True)
+                results["earlier"] = {"commit": options.against, "now": now, "then": then}
+                results[name]["seconds"] = float(np.median(now))
         OUT.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
         OUT.with_suffix(".md").write_text(format_table(results), "utf-8")
         print(name, results[name], flush=True)
