@@ -294,7 +294,7 @@ def test_input_that_fails_while_it_is_read_is_named(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(frames, "sniff_dialect", fail)
+    monkeypatch.setattr(frames.lines, "sniff_dialect", fail)
     for name in ("t.csv", "right.csv"):
         make_frame().to_csv(name, index=False)
     command, *options = arguments
