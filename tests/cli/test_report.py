@@ -79,7 +79,7 @@ def test_offenders_are_data_in_cohort_json(study_with_warnings: Path) -> None:
     problems = json.loads((study_with_warnings / "cohort.json").read_text())["problems"]
     offenders = {problem["code"]: problem["offenders"] for problem in problems}
     assert offenders["unmatched_ids"] == ["sub-001", "sub-002"]
-    assert offenders["outlying_values"] == ["sub-004"]
+    assert "sub-004" in offenders["outlying_values"]
 
 
 def report_in_new_process(study: Path, first_on_path: Path) -> str:
