@@ -165,3 +165,8 @@ def test_recognised_sites_of_parquet_files_are_not_left_in_silence(
     words = ["fit", str(tmp_path / "table"), "--group", "group", "--controls", "control", "--out", str(tmp_path / "o")]
     result = CliRunner().invoke(app, words)
     assert "is not harmonised" in str(result.exception)
+    result = CliRunner().invoke(app, [*words, "--dry-run"])
+    assert "the time of that is not estimated" in str(result.exception)
+    result = CliRunner().invoke(app, [*words, "--harmonise", "none", "--reference", "muse"])
+    assert "takes no reference" in str(result.exception)
+    assert not (tmp_path / "o").exists()

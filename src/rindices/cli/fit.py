@@ -56,11 +56,14 @@ def fit(
     changes = None if max_steps is None else {"max_steps": max_steps}
     model = {"members": members, "recipe": recipe, "recipe_changes": changes, **grid}
     run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler, "with_ids": with_ids or None}
+    from rindices.errors import StudyError
     from rindices.study.preflight import needs_partitions
 
     study, folder = load_study(source, data, model, run)
     tables = study.data.request(folder).volumes
     if len(tables) == 1 and isinstance(tables[0], Path) and needs_partitions(tables[0]):
+        if dry_run:
+            raise StudyError(f"{tables[0].name} is fitted in parts, and the time of that is not estimated.")
         _fit_partitions(tables[0], study, folder, out, as_json)
     elif dry_run:
         _print_plan(study, folder, out, as_json)
@@ -155,6 +158,8 @@ def _fit_partitions(table: Path, study: "StudyConfig", folder: Path, out: Path, 
         study.data.harmonise is None and request.roles.site not in (None, NO_COLUMN)
     ):
         raise StudyError("a table that is fitted in parts is not harmonised: add --harmonise none.")
+    if study.data.reference is not None:
+        raise StudyError("a table that is fitted in parts takes no reference: leave out --reference.")
     settings = FederatedSettings(study.model, study.run.seed, study.data.adjust)
     with connect_partitions(table.absolute(), request, study.run.workers, study.run.scheduler) as transport:
         if n_left_out := transport.count_left_out():
