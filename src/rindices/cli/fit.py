@@ -202,7 +202,14 @@ def _print_result(
     is_mean_difference = selection.finding == "mean_difference"
     agreement = _format_agreement(chosen.agreement.concordance, *chosen.concordance_interval)
     weight = chosen.setting.orthogonality
-    tables = ["model.safetensors", "r_indices.tsv", "r_indices_visits.tsv", "patterns.tsv", "effects.tsv"]
+    tables = [
+        "model.safetensors",
+        "r_indices.tsv",
+        "r_indices_visits.tsv",
+        "patterns.tsv",
+        "effects.tsv",
+        "wrong_cells.tsv",
+    ]
     tables = [name for name in tables if (out / name).exists()]
     tables += ["trajectories.tsv"] if (out / "trajectories.tsv").exists() else []
     print_facts(

@@ -118,7 +118,11 @@ class _SettingsTraining:
     def train(self, works: Sequence[MemberSet]) -> list[list[Member]]:
         """Train member sets and return their members."""
         self.plan += works
-        run_plan(self.plan, self.people.prepare_set, self.store, self.engine, self.observer)
+        on_progress = self.observer.on_progress
+        observer = replace(
+            self.observer, on_progress=lambda done, total, work: on_progress(done, max(total, self.n_expected), work)
+        )
+        run_plan(self.plan, self.people.prepare_set, self.store, self.engine, observer)
         trained = []
         for work in works:
             members = self.store.load(work)
@@ -129,6 +133,14 @@ class _SettingsTraining:
                 self.gathered.setdefault(work.point, []).extend(members)
         return trained
 
+    @property
+    def n_expected(self) -> int:
+        """Number of member sets that will be trained, if halves of one number are compared."""
+        if not self.people.recipe.compares_halves:
+            return len(self.people.plan)
+        n_points = len({work.point for work in self.people.plan})
+        return n_points + len(self.people.plan) // n_points
+
     def list_sets(self, point: GridPoint) -> list[MemberSet]:
         """Return the member sets of a grid point; later ones follow the first."""
         first, *later = (work for work in self.people.plan if work.point == point)
@@ -137,9 +149,7 @@ class _SettingsTraining:
     def make(self, point: GridPoint) -> Candidate:
         """Return what the choice of a grid point needs."""
         candidate = make_candidate(point, self.gathered[point], self.people.prepare_patients)
-        if candidate.evidence is not None and candidate.indices.n_members > 1:
-            self.observer.on_setting(point, float(candidate.evidence[:, 0].mean()))
-        elif not self.people.recipe.compares_halves and (agreement := compute_candidate_agreement(candidate)):
+        if not self.people.recipe.compares_halves and (agreement := compute_candidate_agreement(candidate)):
             self.observer.on_setting(point, agreement.concordance)
         return candidate
 
@@ -158,7 +168,11 @@ class _SettingsTraining:
                 values = [each.evidence[0] for each in self.gathered[work.point] if each.evidence is not None]
                 if is_clearly_judged(values, self.min_concordance):
                     open_sets[work.point] = []
-        return [self.make(point) for point in points]
+        candidates = [self.make(point) for point in points]
+        for candidate in candidates:
+            if candidate.evidence is not None and candidate.indices.n_members > 1:
+                self.observer.on_setting(candidate.point, float(candidate.evidence[:, 0].mean()))
+        return candidates
 
     def complete(self, point: GridPoint) -> Candidate:
         """Train all sets of members of a grid point."""
