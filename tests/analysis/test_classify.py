@@ -22,7 +22,7 @@ def test_scores_equal_a_loop_with_scikit_learn() -> None:
     table = classify_patients(indices, regions, repeats=2, seed=3)
     y = (indices["group"] == "patient").to_numpy().astype(int)
     values = regions.set_index("participant_id").loc[indices["participant_id"]].to_numpy()
-    order = order_by_values(np.column_stack([y, indices[["r1", "r2"]], values]), 3, 0)
+    order = order_by_values(np.column_stack([y, indices[["r1", "r2"]], values]), 3)
     y = y[order]
     for name, X in (("R-indices", indices[["r1", "r2"]].to_numpy()[order]), ("regions", values[order])):
         rows = table[table["features"] == name].set_index("repeat")

@@ -10,7 +10,7 @@ from rindices.learners.prepared_people import (
     deal_folds,
     draw_subsample,
     find_seen_people,
-    order_by_values,
+    hash_people,
     round_members,
     split_by_folds,
 )
@@ -57,10 +57,10 @@ def test_folds_depend_on_values_alone():
     rng = np.random.default_rng(0)
     values, y = np.exp(rng.normal(0, 3, (50, 4))), np.repeat([0, 1], 25)
     shuffled = rng.permutation(50)
-    folds = deal_folds(order_by_values(values, 0, 1), y.tolist())
-    again = deal_folds(order_by_values(values[shuffled][:, ::-1], 0, 1), y[shuffled].tolist())
+    folds = deal_folds(hash_people(values, 0, 1), y.tolist())
+    again = deal_folds(hash_people(values[shuffled][:, ::-1], 0, 1), y[shuffled].tolist())
     np.testing.assert_array_equal(again, folds[shuffled])
-    assert (folds != deal_folds(order_by_values(values, 1, 1), y.tolist())).any()
+    assert (folds != deal_folds(hash_people(values, 1, 1), y.tolist())).any()
 
 
 def test_members_are_whole_sets_of_folds():

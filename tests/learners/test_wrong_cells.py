@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import rindices as ri
-from rindices.learners.prepared_people import deal_folds, order_by_values
+from rindices.learners.prepared_people import deal_folds, hash_people
 from rindices.learners.wrong_cells import (
     CellComparison,
     _compute_residuals,
@@ -20,7 +20,7 @@ def compare_cohort(cohort: Cohort, volumes: np.ndarray) -> CellComparison:
     design = pd.get_dummies(cohort.covariates, drop_first=True).to_numpy(dtype=float)
     groups = cohort.is_patient.astype(np.intp)
     return find_wrong_cells(
-        np.log(volumes), design, groups, deal_folds(order_by_values(volumes, 0, 0), groups.tolist())
+        np.log(volumes), design, groups, deal_folds(hash_people(volumes, 0, 0), groups.tolist())
     )
 
 

@@ -75,7 +75,7 @@ def classify_patients(
     """
     y = (~find_controls(indices)).astype(np.intp)
     features = _collect_features(indices, regions)
-    order = order_by_values(np.column_stack([y, *features.values()]), seed, 0)  # whatever the order of the rows
+    order = order_by_values(np.column_stack([y, *features.values()]), seed)  # whatever the order of the rows
     features, y = {name: X[order] for name, X in features.items()}, y[order]
     cohort = _align_cohort(indices.iloc[order], regions) if isinstance(regions, Cohort) else None
     smaller = int(min(y.sum(), len(y) - y.sum()))

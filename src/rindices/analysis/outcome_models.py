@@ -283,7 +283,7 @@ def compare_predictors(
         raise AnalysisError(f"{what}: held-out concordance needs {needed}.")
     values = [predictors.design for predictors in sets.values()]
     times = [] if outcome.time is None else [outcome.time]
-    order = order_by_values(np.column_stack([outcome.event, *times, covariates, *values]), seed, 0)
+    order = order_by_values(np.column_stack([outcome.event, *times, covariates, *values]), seed)
     outcome, covariates = outcome.take(order), covariates[order]  # folds do not depend on the order of rows
     folds = [fold for repeat in range(N_REPEATS) for fold in draw_folds(outcome, N_FOLDS, [seed, repeat])]
     scores = {

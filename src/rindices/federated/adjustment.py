@@ -1,17 +1,17 @@
 """Adjustment, harmonisation, tests, log transform and effects of regions, from sums over the people of all sites.
 
-The estimates are those of `rindices.preprocess` and `rindices.selection.group_difference`; two things differ. Ranges of
-numeric covariates are mean +- 2.5 standard deviations, because the smallest and the largest value are those of single
-people. The constant c of the log transform is the best of a grid.
+The estimates are those of `rindices.preprocess` and `rindices.selection.group_difference`, of everyone and of the
+people of each member. One thing differs: ranges of numeric covariates are mean +- 2.5 standard deviations, because the
+smallest and the largest value are those of single people.
 
 Each exchange site is a site of ComBat (`rindices.preprocess.harmonise`). Its shift and scale of each region follow from
 the products of covariates and regions by site, which the adjustment asks for anyway: nothing more leaves a site.
 
-Shape letters: K sites, R regions, P columns of the design, H values of c.
+Shape letters: K sites, R regions, P columns of the design.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +20,12 @@ from rindices._typing import FloatArray
 from rindices.errors import PreprocessingError, join_names
 from rindices.federated import kinds
 from rindices.federated.messages import Answer, ExchangeError, Preparation, unpack_symmetric
-from rindices.federated.rounds import PreparedRounds, Rounds, check_same_table
-from rindices.federated.subsets import GROUPS, SubsetPlan
+from rindices.federated.rounds import PreparedRounds, Rounds, check_same_table, list_whole
+from rindices.federated.subsets import GROUPS, SubsetPlan, list_folds, name_held_out, name_member
 from rindices.learners.base import handle_zeros_in_scale
-from rindices.learners.inference import ContrastiveHead
+from rindices.learners.inference import SHARES, ContrastiveHead, TransformSums, find_share
 from rindices.learners.normal_variation import shrink_normal_scatter
+from rindices.learners.prepared_people import N_FOLDS
 from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess import residualise
 from rindices.preprocess.harmonise import Harmoniser
@@ -34,8 +35,6 @@ from rindices.selection import group_difference
 from rindices.selection.block_tests import BlockSums, compare_blocks
 from rindices.study.group_tests import GroupTests
 
-SHARES = np.linspace(0.0, 0.3, 61)
-"""Values c of the log transform that are compared."""
 _RANGE_SD = 2.5
 _N_BLOCKS = 5  # of the smaller group, for tests
 _EPSILON = 1e-12
@@ -90,7 +89,7 @@ class AdjustedSums:
     """Sums of covariates and regions by group, and what follows from them.
 
     centre (P + R,); groups: controls and patients who can be adjusted; counts: all controls and patients; harmoniser:
-    effects of sites, which the sums are free of.
+    effects of sites, which the sums are free of; folds: controls of each site by fold, before.
     """
 
     regions: tuple[str, ...]
@@ -102,6 +101,7 @@ class AdjustedSums:
     unit: str
     source: str
     harmoniser: Harmoniser | None = None
+    folds: Mapping[str, Mapping[str, GroupProducts]] = field(default_factory=dict)
 
     @property
     def n_columns(self) -> int:
@@ -126,6 +126,27 @@ class AdjustedSums:
         """Return the effects of sites, which a site removes from the columns."""
         return {} if self.harmoniser is None else self.harmoniser.to_arrays()
 
+    def take(
+        self, controls: Mapping[str, GroupProducts], patients: Mapping[str, GroupProducts], harmonise: bool
+    ) -> "AdjustedSums":
+        """Return the sums of some people of each site, after the effects of sites were removed, if they are."""
+        harmoniser = _fit_site_effects(controls, self.centre, self.n_columns, self.regions) if harmonise else None
+        groups = {}
+        for group, by_site in (("controls", controls), ("patients", patients)):
+            products = list(by_site.values())
+            if harmoniser is not None:
+                products = [_harmonise_products(each, harmoniser, site, self.centre) for site, each in by_site.items()]
+            if products:
+                groups[group] = _add_products(products)
+        return replace(self, groups=groups, harmoniser=harmoniser)
+
+    def take_member(self, number: int) -> "AdjustedSums":
+        """Return the sums of the controls that a member sees; its patients are not known."""
+        partition, folds = list_folds(name_member(number))
+        names = [name_held_out(partition * N_FOLDS + fold) for fold in folds]
+        controls = {site: _add_products([own[name] for name in names]) for site, own in self.folds.items()}
+        return self.take(controls, {}, self.harmoniser is not None)
+
     def fit_preprocessing(self) -> Preprocessing:
         """Return adjustment and standardisation, learnt from controls."""
         controls, n_columns = self.groups["controls"], self.n_columns
@@ -136,9 +157,8 @@ class AdjustedSums:
         sd = np.sqrt(np.maximum(squares, 0.0) / (controls.number - 1))
         standardiser = Standardiser.from_moments(mean[n_columns:], sd, self.regions)
         covariance = products[:n_columns, :n_columns] / controls.number
-        codings = _set_ranges(self.codings, mean[:n_columns], np.sqrt(np.maximum(np.diag(covariance), 0.0)))
         residualiser = residualise.Residualiser(
-            codings, mean[:n_columns], coefficients, (), covariance if n_columns else None
+            self.codings, mean[:n_columns], coefficients, (), covariance if n_columns else None
         )
         return Preprocessing(self.regions, residualiser, standardiser, self.harmoniser, self.adjust)
 
@@ -182,11 +202,13 @@ class AdjustedSums:
         return TrainingDistribution(mean, covariance), everyone.number, own_share
 
 
-def ask_for_adjustment(rounds: Rounds, adjust: str | None, harmonise: bool = False) -> AdjustedSums:
-    """Ask for what the adjustment needs: names, means, products.
+def ask_for_adjustment(
+    rounds: Rounds, adjust: str | None, harmonise: bool, make_plan: Callable[[Mapping[str, int]], SubsetPlan]
+) -> tuple[AdjustedSums, SubsetPlan]:
+    """Ask for what the adjustment needs: names, means, products; and return the plan of the sets of people.
 
     adjust: by default ``log`` if the values of all sites are positive; harmonise: whether effects of sites are
-    estimated from their controls and removed.
+    estimated from their controls and removed; make_plan: takes the numbers of controls and patients.
     """
     described = rounds.ask(kinds.DESCRIBE)
     check_same_table(described.answers)
@@ -199,28 +221,35 @@ def ask_for_adjustment(rounds: Rounds, adjust: str | None, harmonise: bool = Fal
     codings = tuple(_join_coding(name, described.answers, adjust == "log") for name in names)
     regions, table = tuple(facts["regions"]), (str(facts["unit"]), str(facts["source"]))
     sums = AdjustedSums(regions, codings, adjust, np.zeros(0), {}, described.counts, *table)
-    settings = sums.to_settings()
+    settings, plan = sums.to_settings(), make_plan(described.counts)
     means = rounds.ask(kinds.MEANS, settings | {"n_columns": sums.n_columns + len(regions)})
     number = sum(means.counts.values())
     if not number:
         raise ExchangeError("no site has enough people in all categories: adjust for fewer covariates.")
     centre = np.sum([means.arrays[f"{group}.sum"] for group in GROUPS], axis=0) / number
+    sets = [(name_held_out(k), "controls") for k in range(plan.n_sets * N_FOLDS)] + [("all", "patients")]
+    sets += [("all", "controls")] if plan.is_limited else []
+    settings |= {"plan": plan.to_dict(), "sets": [list(each) for each in sets]}
     answers = rounds.ask(kinds.PRODUCTS, settings, {"centre": centre}).answers
-    by_site = {group: {answer.site: _read_products(answer, group) for answer in answers} for group in GROUPS}
-    harmoniser = None
-    if harmonise:
-        harmoniser = _fit_site_effects(by_site["controls"], centre, sums.n_columns, regions)
-        by_site = {
-            group: {site: _harmonise_products(each, harmoniser, site, centre) for site, each in products.items()}
-            for group, products in by_site.items()
-        }
-    groups = {group: _add_products(products.values()) for group, products in by_site.items()}
-    return replace(sums, centre=centre, groups=groups, harmoniser=harmoniser)
+    by_site = {answer.site: _read_products(answer, sets) for answer in answers}
+    patients = {site: own["all", "patients"] for site, own in by_site.items()}
+    folds = {
+        site: {name: each for (name, group), each in own.items() if group == "controls"}
+        for site, own in by_site.items()
+    }
+    whole = list_whole(sets, "controls")
+    controls = {site: _add_products([own[name] for name in whole]) for site, own in folds.items()}
+    sums = replace(sums, centre=centre, folds=folds).take(controls, patients, harmonise)
+    group = sums.groups["controls"]
+    mean, squares = centre + group.mean, np.diag(group.centre_products()) / max(group.number, 1)
+    codings = _set_ranges(codings, mean[: sums.n_columns], np.sqrt(np.maximum(squares, 0.0)))
+    return replace(sums, codings=codings), plan
 
 
-def _read_products(answer: Answer, group: str) -> GroupProducts:
-    products = unpack_symmetric(answer.arrays[f"{group}.products"])
-    return GroupProducts(answer.counts[group], answer.arrays[f"{group}.sum"], products)
+def _read_products(answer: Answer, sets: Sequence[tuple[str, str]]) -> dict[tuple[str, str], GroupProducts]:
+    products = unpack_symmetric(answer.arrays["products"])
+    numbers = [answer.counts["/".join(each)] for each in sets]
+    return {each: GroupProducts(*own) for each, *own in zip(sets, numbers, answer.arrays["sum"], products, strict=True)}
 
 
 def _fit_site_effects(
@@ -287,33 +316,38 @@ def ask_for_tests(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> Group
     return GroupTests(*compare_blocks(blocks, [plan.seed, 12]), sums.estimate_effects(), smallest_effect)
 
 
-def ask_for_transform(
-    rounds: Rounds, preprocessing: Preprocessing, n_controls: int, plan: SubsetPlan
-) -> PreparedRounds:
-    """Ask for the sums of the log transform, and return rounds with the preparation of the most likely c."""
-    ones = np.ones(len(preprocessing.regions))
+def ask_for_transform(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> PreparedRounds:
+    """Ask for the sums of the log transform, and return rounds with the preparation of each member."""
+    members = range(plan.members)
+    everyone = _prepare_without_transform(sums)
+    own = {number: _prepare_without_transform(sums.take_member(number)) for number in members}
+    prepared = PreparedRounds(rounds, everyone, own, plan)
+    total = prepared.ask(kinds.TRANSFORM, members, {"members": list(members)})
+
+    def fit_transform(number: int) -> Preparation:
+        def get_sums(group: str, k: int) -> tuple[TransformSums, int]:
+            arrays = (total.arrays[f"{group}.{name}"][number, k] for name in ("sum", "squares", "logs"))
+            return TransformSums(*arrays), total.counts[f"{name_member(number)}/{group}"]
+
+        def compute_loss(k: int) -> float:
+            return sum(each.compute_loss(n) for each, n in (get_sums(group, k) for group in GROUPS))
+
+        best = find_share(compute_loss)
+        controls, n_controls = get_sums("controls", best)
+        mean, scale = controls.compute_scale(n_controls)
+        scales = {"share": SHARES[best], "shift_mean": mean, "shift_scale": handle_zeros_in_scale(scale)}
+        return replace(own[number], head=replace(own[number].head, **scales))
+
+    return replace(prepared, preparations={number: fit_transform(number) for number in members})
+
+
+def _prepare_without_transform(sums: AdjustedSums) -> Preparation:
+    """Return the preparation of controls whose log transform is the identity."""
+    ones, number = np.ones(len(sums.regions)), sums.groups["controls"].number
     # the standard deviation of controls, divided by N, where that divided by N - 1 is 0.1
-    control_scale = CONTROL_SD * np.sqrt((n_controls - 1) / n_controls)
+    control_scale = CONTROL_SD * np.sqrt((number - 1) / number)
     scales = (CONTROL_MEAN * ones, control_scale * ones, np.array(0.0), 0.0 * ones, ones)
-    identity = ContrastiveHead(*scales, np.zeros((len(ones), 1)))
-    prepared = PreparedRounds(rounds, Preparation(preprocessing, identity), plan)
-    total = prepared.ask(kinds.TRANSFORM, {}, {"shares": SHARES})
-    losses = np.sum([_compute_losses(total.arrays, group, total.counts[group]) for group in GROUPS], axis=0)
-    best, number = int(np.argmin(losses)), total.counts["controls"]
-    mean = total.arrays["controls.sum"][best] / number
-    variance = total.arrays["controls.squares"][best] / number - mean**2
-    scale = handle_zeros_in_scale(np.sqrt(np.maximum(variance, 0.0)))
-    head = replace(identity, share=np.array(SHARES[best]), shift_mean=mean, shift_scale=scale)
-    return replace(prepared, preparation=Preparation(preprocessing, head))
-
-
-def _compute_losses(arrays: Mapping[str, FloatArray], group: str, number: int) -> FloatArray:
-    """Return the negative profile log-likelihood (H,) of a group; see `rindices.learners.inference`."""
-    if not number:
-        return np.zeros(len(SHARES))
-    sums, squares, logs = (arrays[f"{group}.{name}"] for name in ("sum", "squares", "logs"))
-    variances = squares / number - (sums / number) ** 2
-    return np.asarray(0.5 * number * np.log(np.maximum(variances, 0.0) + _EPSILON).sum(axis=1) + logs)
+    return Preparation(sums.fit_preprocessing(), ContrastiveHead(*scales, np.zeros((len(ones), 1))))
 
 
 def _join_coding(name: str, answers: Sequence[Answer], is_log: bool) -> residualise.CovariateCoding:

@@ -18,11 +18,11 @@ from scipy.stats import norm
 from rindices._typing import FloatArray
 from rindices.federated import kinds
 from rindices.federated.adjustment import AdjustedSums
-from rindices.federated.ensemble import MemberComparison, MomentsBySet, collect_heads
+from rindices.federated.ensemble import MemberComparison, MomentsBySet, collect_heads, name_drawn
 from rindices.federated.messages import Preparation, pack_symmetric
 from rindices.federated.rounds import PreparedRounds
 from rindices.federated.site import get_largest_distance
-from rindices.federated.subsets import GROUPS
+from rindices.federated.subsets import GROUPS, get_member
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE, average_directions
 from rindices.learners.contrastive.rotation import PeopleMoments, draw_from_copula
@@ -50,7 +50,7 @@ _CARRIER_LEVEL = 0.95  # share of controls below the R-index of carriers
 class ModelDraft(NamedTuple):
     """What a model consists of besides its heads and curves.
 
-    selection: has a chosen setting.
+    selection: has a chosen setting; numbers: of the members of the consensus.
     """
 
     rounds: PreparedRounds
@@ -58,6 +58,12 @@ class ModelDraft(NamedTuple):
     comparison: MemberComparison
     selection: SelectionRecord
     recipe: RecipeRecord
+    numbers: Sequence[int]
+
+    @property
+    def preparations(self) -> list[Preparation]:
+        """Preparation of each member of the consensus."""
+        return [self.rounds.preparations[number] for number in self.numbers]
 
     @property
     def seed(self) -> int:
@@ -77,7 +83,7 @@ class ModelDraft(NamedTuple):
         records = make_pattern_records(self.comparison.stability, separation, [None] * len(orders[0]), in_sample=False)
         has_errors = len(aligned) > 1
         return FittedModel(
-            self.rounds.preparation.preprocessing,
+            self.rounds.everyone.preprocessing,
             tuple(heads),
             tuple(tuple(int(k) for k in order) for order in orders),
             aligned.mean(axis=0),
@@ -85,10 +91,11 @@ class ModelDraft(NamedTuple):
             replace(self._make_card(), pattern_evidence=records, interval_over="people" if has_errors else ""),
             replace(self.selection, patterns=records),
             patterns_se=compute_standard_error(aligned, SUBSAMPLE_SHARE) if has_errors else None,
+            pipelines=tuple(self.rounds.preparations[number].preprocessing for number in self.numbers),
         )
 
     def _make_card(self) -> ModelCard:
-        codings = self.rounds.preparation.preprocessing.residualiser.codings
+        codings = self.rounds.everyone.preprocessing.residualiser.codings
         chosen, sums = self.selection.chosen, self.sums
         assert chosen is not None
         return ModelCard(
@@ -123,15 +130,15 @@ def build_curve_model(draft: ModelDraft, models: Sequence[TrajectoryModel], with
 
     with_distances: whether the model gets distances of the training people, for `unusual`.
     """
-    preparation = draft.rounds.preparation
     chosen = [models[k] for k in draft.comparison.consensus.agreeing]
-    heads, curves = zip(*(make_trajectory_head(preparation.head, model) for model in chosen), strict=True)
+    members = zip(draft.preparations, chosen, strict=True)
+    heads, curves = zip(*(make_trajectory_head(own.head, model) for own, model in members), strict=True)
     fitted = draft.assemble(heads, curves, *_ask_for_distribution(draft, chosen, with_distances))
-    controls, patients = _simulate_people(preparation, chosen[0], np.random.default_rng([draft.seed, 13]))
-    members = [MemberControls(head, order, controls) for head, order in zip(heads, fitted.orders, strict=True)]
-    inferred = np.mean([each.head.infer(patients)[:, list(each.order)] for each in members], axis=0)
+    controls, patients = _simulate_people(draft.preparations[0], chosen[0], np.random.default_rng([draft.seed, 13]))
+    simulated = [MemberControls(head, order, controls) for head, order in zip(heads, fitted.orders, strict=True)]
+    inferred = np.mean([each.head.infer(patients)[:, list(each.order)] for each in simulated], axis=0)
     interaction = average_interaction(fitted)
-    intervals = calibrate_intervals(members, fitted.patterns, inferred, SUBSAMPLE_SHARE, draft.seed, interaction)
+    intervals = calibrate_intervals(simulated, fitted.patterns, inferred, SUBSAMPLE_SHARE, draft.seed, interaction)
     return replace(fitted, intervals=intervals)
 
 
@@ -139,17 +146,18 @@ def _ask_for_distribution(
     draft: ModelDraft, models: Sequence[TrajectoryModel], with_distances: bool
 ) -> tuple[TrainingDistribution, GroupSeparation]:
     """Ask for the distributions of R-indices and distances."""
-    training, n_people, own_share = draft.sums.estimate_training_distribution(draft.rounds.preparation.preprocessing)
+    training, n_people, own_share = draft.sums.estimate_training_distribution(draft.rounds.everyone.preprocessing)
     settings: dict[str, Any] = {
         "n_patterns": len(models[0].steps),
         "orders": [[int(k) for k in order] for order in draft.comparison.consensus.orders],
         "n_people": n_people,
         "own_share": own_share,
+        "members": list(draft.numbers),
     }
     arrays = collect_heads(models)
     if with_distances:
         arrays |= {"mean": training.mean, "precision": pack_symmetric(training.precision)}
-    total = draft.rounds.ask(kinds.DISTRIBUTION, settings, arrays)
+    total = draft.rounds.ask(kinds.DISTRIBUTION, draft.numbers, settings, arrays, with_everyone=with_distances)
     controls, patients = (
         [compute_cumulative(row, total.counts[group]) for row in total.arrays[f"{group}.cosines"]] for group in GROUPS
     )
@@ -231,12 +239,15 @@ class DifferenceMembers(NamedTuple):
 
 
 def fit_difference_members(sets: Sequence[str], moments: MomentsBySet) -> DifferenceMembers:
-    """Fit the index to the people of each set."""
-    patients = moments["all", "patients"]
+    """Fit the index to the people of each set.
+
+    Indices are compared in the patients of the first member, as its preparation prepares them.
+    """
     weights, differences = (np.stack(each) for each in zip(*(_fit_index(moments, name) for name in sets), strict=True))
-    weights = np.stack([each / _compute_unit(patients, each) for each in weights])
+    patients = [moments[name_drawn(get_member(name)), "patients"] for name in sets]
+    weights = np.stack([each / _compute_unit(own, each) for own, each in zip(patients, weights, strict=True)])
     patterns = differences / (differences * weights).sum(axis=1, keepdims=True)
-    mean, covariance = patients.project(weights.T)
+    mean, covariance = patients[0].project(weights.T)
     return DifferenceMembers(weights, patterns, IndexMoments(mean, covariance, 1))
 
 
@@ -256,19 +267,22 @@ def build_difference_model(draft: ModelDraft, members: DifferenceMembers, moment
 
     Carriers and AUC are those of groups that are normally distributed along the index.
     """
-    preparation, rows = draft.rounds.preparation, list(draft.comparison.consensus.agreeing)
-    weights = members.weights[rows].mean(axis=0)
-    unit = _compute_unit(moments["all", "patients"], weights)
-    heads = [replace(preparation.head, weights=members.weights[k][:, None] / unit) for k in rows]
+    rows = list(draft.comparison.consensus.agreeing)
+    weights, drawn = members.weights[rows].mean(axis=0), name_drawn(draft.numbers[0])
+    unit = _compute_unit(moments[drawn, "patients"], weights)
+    heads = [
+        replace(own.head, weights=members.weights[k][:, None] / unit)
+        for own, k in zip(draft.preparations, rows, strict=True)
+    ]
     curves = [
         np.stack([head.to_control_sd(level * unit * members.patterns[k][None]) for level in SEVERITY_LEVELS])
         for k, head in zip(rows, heads, strict=True)
     ]
-    (low, low_sd), (high, high_sd) = (_project(moments["all", group], weights) for group in GROUPS)
+    (low, low_sd), (high, high_sd) = (_project(moments[drawn, group], weights) for group in GROUPS)
     above = 1.0 - norm.cdf((low + norm.ppf(_CARRIER_LEVEL) * low_sd - high) / high_sd)
     auc = norm.cdf((high - low) / np.hypot(low_sd, high_sd))
     separation = GroupSeparation(np.array([[_correct_for_chance(above)]]), np.array([[auc]]))
-    training = draft.sums.estimate_training_distribution(preparation.preprocessing)[0]
+    training = draft.sums.estimate_training_distribution(draft.rounds.everyone.preprocessing)[0]
     return draft.assemble(heads, curves, training, separation)
 
 

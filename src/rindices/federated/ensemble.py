@@ -45,25 +45,30 @@ def name_set(people: PeopleSet) -> str:
 
 
 def ask_for_moments(rounds: PreparedRounds) -> MomentsBySet:
-    """Ask for the moments of all folds, and return those of all sets, which are unions of folds."""
-    plan = rounds.plan
-    folds = [name_held_out(k) for k in range(plan.n_sets * N_FOLDS)]
-    names = ["all", *folds] if plan.is_limited else folds
-    sets = [(name, group) for name in names for group in GROUPS]
-    total = rounds.ask(kinds.MOMENTS, {"sets": [list(each) for each in sets]})
+    """Ask for the moments of all folds of each member, and return those of its sets, which are unions of folds."""
+    members, sets = range(rounds.plan.members), list[tuple[int, str, str]]()
+    for k in members:
+        own = [name_held_out(k // N_FOLDS * N_FOLDS + fold) for fold in range(N_FOLDS)]
+        sets += [(k, name, group) for name in own for group in GROUPS]
+    total = rounds.ask(kinds.MOMENTS, members, {"sets": [list(each) for each in sets]})
     sums, products = total.arrays["sum"], unpack_symmetric(total.arrays["products"])
-    moments = {
-        (name, group): PeopleMoments(total.counts[f"{name}/{group}"], sums[k], products[k])
-        for k, (name, group) in enumerate(sets)
+    by_fold = {
+        (k, name, group): PeopleMoments(total.counts[f"{name}/{group}"], sums[row], products[row])
+        for row, (k, name, group) in enumerate(sets)
     }
-    unions = {name: list_folds(name) for k in range(plan.members) for name in (name_member(k), *_name_halves(k))}
-    if not plan.is_limited:
-        unions["all"] = (0, list(range(N_FOLDS)))
-    for name, (partition, own) in unions.items():
-        for group in GROUPS:
-            parts = [moments[name_held_out(partition * N_FOLDS + fold), group] for fold in own]
-            moments[name, group] = reduce(PeopleMoments.add, parts)
+    moments: dict[tuple[str, str], PeopleMoments] = {}
+    for k in members:
+        unions = {name: list_folds(name)[1] for name in (name_member(k), name_held_out(k), *_name_halves(k))}
+        for name, own_folds in (unions | {name_drawn(k): list(range(N_FOLDS))}).items():
+            for group in GROUPS:
+                parts = [by_fold[k, name_held_out(k // N_FOLDS * N_FOLDS + fold), group] for fold in own_folds]
+                moments[name, group] = reduce(PeopleMoments.add, parts)
     return moments
+
+
+def name_drawn(number: int) -> str:
+    """Return the name of all folds of a member."""
+    return f"drawn-{number}"
 
 
 def _name_halves(number: int) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from rindices.federated import build, ensemble, kinds
 from rindices.federated.adjustment import AdjustedSums, ask_for_adjustment, ask_for_tests, ask_for_transform
 from rindices.federated.messages import COMPUTE_ERRORS, ExchangeError, unpack_symmetric
 from rindices.federated.privacy import FEWEST_PEOPLE
-from rindices.federated.rounds import InMemoryTransport, PreparedRounds, RoundRecord, Rounds, Transport
+from rindices.federated.rounds import Dealer, InMemoryTransport, PreparedRounds, RoundRecord, Rounds, Transport
 from rindices.federated.site import Site
 from rindices.federated.subsets import GROUPS, MAX_PEOPLE, SubsetPlan, name_half, name_member
 from rindices.learners.conversation import HALVES, Conversation, PeopleSet, join_conversations, run_conversation
@@ -103,12 +103,16 @@ class FederatedFit:
         settings, model = self.settings, self.settings.model
         self._check_model()
         self.on_stage("adjustment")
-        self.sums = ask_for_adjustment(self.rounds, settings.adjust, settings.harmonise)
+
+        def make_plan(counts: Mapping[str, int]) -> SubsetPlan:
+            plan = SubsetPlan(settings.seed, model.n_members).limit_people(counts, settings.max_people)
+            return self.rounds.transport.deal(plan) if isinstance(self.rounds.transport, Dealer) else plan
+
+        self.sums, plan = ask_for_adjustment(self.rounds, settings.adjust, settings.harmonise, make_plan)
         n_controls, n_patients = (self.sums.groups[group].number for group in GROUPS)
         if not n_controls or not n_patients:
             raise StudyError("the sites have no controls or no patients that can be adjusted: name the groups.")
-        plan = SubsetPlan(settings.seed, model.members).limit_people(self.sums.counts, settings.max_people)
-        self.prepared = ask_for_transform(self.rounds, self.sums.fit_preprocessing(), n_controls, plan)
+        self.prepared = ask_for_transform(self.rounds, self.sums, plan)
         self.on_stage("tests")
         self.tests = ask_for_tests(self.rounds, self.sums, plan)
         self.moments = ensemble.ask_for_moments(self.prepared)
@@ -142,7 +146,7 @@ class FederatedFit:
         def has_enough(name: str) -> bool:
             return min(self.moments[name, group].number for group in GROUPS) >= least
 
-        members = range(self.settings.model.members)
+        members = range(self.settings.model.n_members)
         splits = [k for k in members[:N_FOLDS] if has_enough(name_half(k, 0)) and has_enough(name_half(k, 1))]
         small = [name_member(k) for k in members if not has_enough(name_member(k))] or ([] if splits else ["a half"])
         if small:
@@ -169,7 +173,7 @@ class FederatedFit:
         numbers = self._list_numbers()
         splits = self._list_splits(2 * max(numbers) + 2)
         self.on_stage("members")
-        source, members = ensemble.SiteSums(self.prepared, self.moments), range(self.settings.model.members)
+        source, members = ensemble.SiteSums(self.prepared, self.moments), range(self.settings.model.n_members)
         shape = str(self.settings.model.recipe_changes.get("shape", "auto"))
         fitted = self._fit_sets([(number, members[:N_FOLDS], shape) for number in numbers], source)
         halves: dict[GridPoint, list[TrajectoryModel]] = {}
@@ -177,7 +181,8 @@ class FederatedFit:
 
         def make(point: GridPoint) -> Candidate:
             usable = _select_usable(fitted[point])
-            joint[point] = self._compare(point, [*(model for _, model in usable), *halves[point]])
+            numbers = [*(member.number for member, _ in usable), *(k for k in splits for _ in HALVES)]
+            joint[point] = self._compare(point, [*(model for _, model in usable), *halves[point]], numbers)
             return _make_candidate(point, fitted[point], usable, joint[point])
 
         def measure(points: Sequence[GridPoint]) -> list[Candidate]:
@@ -229,7 +234,8 @@ class FederatedFit:
         for (number, own, _), (shape, fits) in zip(sets, results, strict=True):
             for member, each in zip(own, fits, strict=True):
                 fitted, held_out = each[shape], get_held_out(each, shape)
-                made = make_member(member, self.prepared.preparation.head, fitted.model, fitted.n_iterations, held_out)
+                head = self.prepared.preparations[member].head
+                made = make_member(member, head, fitted.model, fitted.n_iterations, held_out)
                 models.setdefault(GridPoint(number), []).append((made, fitted.model))
         return models
 
@@ -246,16 +252,17 @@ class FederatedFit:
                 conversations.append(fit_half(name, point.n_patterns, shape, member.steps, rng))
         return (yield from join_conversations(conversations))
 
-    def _compare(self, point: GridPoint, models: Sequence[TrajectoryModel]) -> IndexMoments:
-        """Ask for the moments of the R-indices of all patients by several models."""
-        total = self.prepared.ask(kinds.AGREEMENT, {"n_patterns": point.n_patterns}, ensemble.collect_heads(models))
+    def _compare(self, point: GridPoint, models: Sequence[TrajectoryModel], numbers: Sequence[int]) -> IndexMoments:
+        """Ask for the moments of the R-indices of all patients by several models; numbers: of their members."""
+        settings = {"n_patterns": point.n_patterns, "members": list(numbers)}
+        total = self.prepared.ask(kinds.AGREEMENT, numbers, settings, ensemble.collect_heads(models))
         products = unpack_symmetric(total.arrays["products"])
         return IndexMoments.from_sums(total.arrays["sum"], products, total.counts["patients"], point.n_patterns)
 
     def _fit_difference(self, failed: tuple[CandidateRecord, ...]) -> FittedModel:
         """Build the index of the mean difference, which needs no further round."""
         self.on_stage("mean difference")
-        number = self.settings.model.members
+        number = self.settings.model.n_members
         halves = [name_half(k, half) for k in self._list_splits(3) for half in (0, 1)]
         members = build.fit_difference_members([*map(name_member, range(number)), *halves], self.moments)
         indices = members.indices
@@ -292,7 +299,7 @@ class FederatedFit:
         # by plan and numbers, a site knows which members have not seen each of its people
         plan = {"federated": True, "plan": self.prepared.plan.to_dict(), "numbers": list(numbers)}
         recipe = RecipeRecord(MEAN_DIFFERENCE if number is None else RECIPE, {**values, **plan})
-        return build.ModelDraft(self.prepared, self.sums, comparison, selection, recipe)
+        return build.ModelDraft(self.prepared, self.sums, comparison, selection, recipe, numbers)
 
     def _make_no_pattern_error(self, failed: tuple[CandidateRecord, ...]) -> NoPatternError:
         tests = self.tests
@@ -307,7 +314,7 @@ class FederatedFit:
             made_with=build.collect_provenance(self.sums, self.settings.seed),
             finding=str(Finding.NO_DIFFERENCE),
             difference=tests.make_difference_record(),
-            adjustment=describe_adjustment(self.prepared.preparation.preprocessing, self.sums.unit),
+            adjustment=describe_adjustment(self.prepared.everyone.preprocessing, self.sums.unit),
         )
         return NoPatternError(f"{what}.", selection)
 

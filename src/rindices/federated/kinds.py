@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rindices.federated.messages import Arrays, ExchangeError, Request, count_packed
-from rindices.federated.subsets import GROUPS
+from rindices.federated.subsets import GROUPS, name_member
+from rindices.learners.inference import SHARES
 from rindices.learners.severity_posterior import N_STEPS
 
 Settings = Mapping[str, Any]
@@ -76,8 +77,10 @@ def group_tasks(settings: Settings) -> dict[str, list[Sequence[Any]]]:
 def list_counted_sets(request: Request) -> list[str]:
     """Return the names of the sets of people that an answer counts, in order."""
     settings = request.settings
-    if request.kind == MOMENTS:
-        return [f"{name}/{group}" for name, group in settings["sets"]]
+    if request.kind in (PRODUCTS, MOMENTS):
+        return list(dict.fromkeys(f"{name}/{group}" for *_, name, group in settings["sets"]))
+    if request.kind == TRANSFORM:
+        return [f"{name_member(number)}/{group}" for number in settings["members"] for group in GROUPS]
     if request.kind == BLOCKS:
         return [f"block-{block}/{group}" for group in GROUPS for block in range(int(settings["n_blocks"][group]))]
     if request.kind in (ROTATION, CURVES):
@@ -87,19 +90,23 @@ def list_counted_sets(request: Request) -> list[str]:
 
 
 def _shape_products(settings: Settings, arrays: Arrays) -> Shapes:
-    number = arrays["centre"].shape[0]
-    sums: Shapes = {f"{group}.sum": (number,) for group in GROUPS}
-    return sums | {f"{group}.products": (count_packed(number),) for group in GROUPS}
+    number, n_columns = len(settings["sets"]), arrays["centre"].shape[0]
+    return {"sum": (number, n_columns), "products": (number, count_packed(n_columns))}
+
+
+def _count_regions(settings: Settings, arrays: Arrays) -> int:
+    return int(arrays[f"{next(iter(settings['preparations']))}/standardise.mean"].shape[0])
 
 
 def _shape_transform(settings: Settings, arrays: Arrays) -> Shapes:
-    shape = (arrays["shares"].shape[0], arrays["standardise.mean"].shape[0])
+    shape = (len(settings["members"]), len(SHARES))
     names = [f"{group}.{name}" for group in GROUPS for name in ("sum", "squares")]
-    return dict.fromkeys(names, shape) | {f"{group}.logs": shape[:1] for group in GROUPS}
+    shapes: Shapes = dict.fromkeys(names, (*shape, _count_regions(settings, arrays)))
+    return shapes | {f"{group}.logs": shape for group in GROUPS}
 
 
 def _shape_moments(settings: Settings, arrays: Arrays) -> Shapes:
-    number, n_regions = len(settings["sets"]), arrays["standardise.mean"].shape[0]
+    number, n_regions = len(settings["sets"]), _count_regions(settings, arrays)
     return {"sum": (number, n_regions), "products": (number, count_packed(n_regions))}
 
 
@@ -157,20 +164,20 @@ KINDS: Mapping[str, RequestKind] = {
     ),
     PRODUCTS: RequestKind(
         "adjustment, standardisation, effects of regions and of sites",
-        "sums of products of covariates and regions about the centre, (P + R)(P + R + 1) / 2 numbers a group",
-        "controls, patients; nothing where a category has too few people",
+        "sums of products of covariates and regions about the centre, (P + R)(P + R + 1) / 2 numbers a set",
+        "controls of each fold, patients; nothing where a category has too few people",
         _shape_products,
     ),
     TRANSFORM: RequestKind(
         "scale on which disease is additive",
         "sum and sum of squares of each region after each of H transforms, and one sum of logarithms",
-        "controls, patients",
+        "controls and patients of each member",
         _shape_transform,
     ),
     MOMENTS: RequestKind(
         "disease space, normal variation",
         "sum x and sum x x' of adjusted regions",
-        "controls and patients of each fold",
+        "controls and patients of each fold, by the adjustment of each member",
         _shape_moments,
     ),
     BLOCKS: RequestKind(

@@ -4,7 +4,8 @@ A message is a safetensors file: arrays of floats, and the rest as JSON in its m
 have double precision; large parameters of a request may have single precision. A digest (SHA-256) shows damage; with a
 key that centre and site share, a code (HMAC-SHA-256) shows who wrote it.
 
-Every request after the adjustment carries the preparation of people, so that a site needs no memory of earlier rounds.
+Every request after the adjustment carries the preparations of its members, so that a site needs no memory of earlier
+rounds.
 
 Shape letters: N people, R regions.
 """
@@ -32,7 +33,6 @@ MAX_MESSAGE_BYTES = 200_000_000
 """Longer messages are refused before they are read."""
 _MAX_HEADER_BYTES = 4_000_000
 _METADATA_KEY = "rindices"
-_PREFIXES = ("harmonise.", "residualise.", "standardise.", "head.")
 _HEAD_ARRAYS = tuple(each.name for each in fields(ShiftHead) if each.name != "weights")
 
 Arrays = Mapping[str, FloatArray]
@@ -200,7 +200,7 @@ def check_arrays(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], name: st
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """Adjustment and scale of the people, learnt from the controls of all sites.
+    """Adjustment and scale of the people of a member, learnt from the controls that it sees.
 
     head: standardisation and log transform; its weights are not used.
     """
@@ -208,29 +208,34 @@ class Preparation:
     preprocessing: Preprocessing
     head: ContrastiveHead
 
-    def to_settings(self) -> dict[str, Any]:
-        """Return the plain values for a request."""
-        return {"preprocessing": self.preprocessing.to_dict()}
-
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return the arrays for a request."""
         return self.preprocessing.to_arrays() | {f"head.{name}": getattr(self.head, name) for name in _HEAD_ARRAYS}
 
     @classmethod
-    def from_request(cls, request: Request) -> Self:
-        """Return the preparation of a request.
+    def from_request(cls, request: Request, key: str) -> Self:
+        """Return a preparation of a request.
 
-        Raises ExchangeError: if the request has none.
+        Raises ExchangeError: if the request lacks it.
         """
         try:
-            preprocessing = Preprocessing.from_parts(request.settings["preprocessing"], request.arrays)
-            arrays = {name: request.arrays[f"head.{name}"] for name in _HEAD_ARRAYS}
+            arrays = get_prepared_arrays(request, key)
+            preprocessing = Preprocessing.from_parts(request.settings["preparations"][key], arrays)
+            head = {name: arrays[f"head.{name}"] for name in _HEAD_ARRAYS}
         except (KeyError, TypeError, ValueError, AttributeError, RindicesError) as error:
             raise ExchangeError(f"the request {request.kind} lacks the adjustment: the centre must send it.") from error
-        return cls(preprocessing, ContrastiveHead(**arrays, weights=np.zeros((len(preprocessing.regions), 1))))
+        return cls(preprocessing, ContrastiveHead(**head, weights=np.zeros((len(preprocessing.regions), 1))))
 
-    @staticmethod
-    def get_key(request: Request) -> tuple[bytes, ...]:
-        """Return a key that changes with the preparation of a request."""
-        names = sorted(name for name in request.arrays if name.startswith(_PREFIXES))
-        return tuple(request.arrays[name].tobytes() for name in names)
+
+def pack_preparations(preparations: Mapping[str, Preparation]) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+    """Return settings and arrays of a request with these preparations, by key."""
+    settings = {key: each.preprocessing.to_dict() for key, each in preparations.items()}
+    packed = {key: each.to_arrays() for key, each in preparations.items()}
+    arrays = {f"{key}/{name}": array for key, own in packed.items() for name, array in own.items()}
+    return {"preparations": settings}, arrays
+
+
+def get_prepared_arrays(request: Request, key: str) -> dict[str, FloatArray]:
+    """Return the arrays of one preparation of a request."""
+    prefix = f"{key}/"
+    return {name.removeprefix(prefix): each for name, each in request.arrays.items() if name.startswith(prefix)}

@@ -1,9 +1,9 @@
 """Parquet files as sites: Dask workers answer requests with sums over their parts of one table.
 
 The table has one owner, so nothing is refused; parts exist because no machine holds everyone. A worker reads its part
-once, a batch at a time, and keeps volumes and prepared values in files of a temporary folder. In its memory remain
-ids, groups, covariates and places of its people, and one batch of values. A worker that is lost takes its files with
-it; another one then reads the part again.
+once, a batch at a time, and keeps volumes in a file of a temporary folder. In its memory remain ids, groups, covariates
+and hashes of its people, the prepared patients of the members, whose number is limited, and one batch of values. A
+worker that is lost takes its file with it; another one then reads the part again.
 
 Shape letters: N people of a part, R regions.
 """
@@ -23,8 +23,10 @@ import pandas as pd
 
 from rindices._typing import AnyArray, FloatArray, IntArray
 from rindices.errors import StudyError, format_count
-from rindices.federated.messages import Answer, Preparation, Request
+from rindices.federated.messages import Answer, Request
 from rindices.federated.site import BATCH, Site
+from rindices.federated.subsets import GROUPS, SubsetPlan
+from rindices.learners.prepared_people import FoldCuts, HashArray
 from rindices.model.fitted import FittedModel
 from rindices.study.cluster import connect_client, require_packages
 from rindices.study.engines import count_processes
@@ -44,13 +46,13 @@ class Part(NamedTuple):
 
 
 class PartSite(Site):
-    """The people of a part, whose volumes and prepared values are in files.
+    """The people of a part, whose volumes are in a file.
 
-    folder: for the files.
+    folder: for the file.
     """
 
     def __init__(self, name: str, batches: Iterator[Cohort], folder: Path) -> None:
-        self._folder, self._key = folder, tuple[bytes, ...]()
+        self._folder = folder
         sites: list[Site] = []
         with (folder / "volumes").open("wb") as file:
             for batch in batches:
@@ -66,30 +68,11 @@ class PartSite(Site):
         self.regions = sites[0].regions
 
     def _get_volumes(self, rows: IntArray) -> FloatArray:
-        return self._read("volumes", rows)
-
-    def _get_values(self, request: Request, rows: IntArray) -> FloatArray:
-        volumes = pd.DataFrame(self._get_volumes(rows), columns=list(self.regions))
-        cohort = replace(self.cohort.take(rows), volumes=volumes)
-        return Preparation.from_request(request).preprocessing.transform(cohort)
-
-    def _get_shifts(self, request: Request, rows: IntArray) -> FloatArray:
-        key = Preparation.get_key(request)
-        if self._key != key:
-            head = Preparation.from_request(request).head
-            with (self._folder / "shifts").open("wb") as file:
-                for start in range(0, len(self.cohort), BATCH):
-                    batch = np.arange(start, min(start + BATCH, len(self.cohort)))
-                    file.write(np.ascontiguousarray(head.prepare(self._get_values(request, batch))).tobytes())
-            self._key = key
-        return self._read("shifts", rows)
-
-    def _read(self, name: str, rows: IntArray) -> FloatArray:
-        """Return rows (n, R) of a file; it is mapped anew, so that its pages do not stay in memory."""
         shape = (len(self.cohort), len(self.regions))
         if not len(rows):
             return np.zeros((0, shape[1]))
-        return np.asarray(np.memmap(self._folder / name, dtype=float, mode="r", shape=shape)[rows])
+        # the file is mapped anew, so that its pages do not stay in memory
+        return np.asarray(np.memmap(self._folder / "volumes", dtype=float, mode="r", shape=shape)[rows])
 
 
 _sites: dict[tuple[str, str], tuple[PartSite, tempfile.TemporaryDirectory[str]]] = {}
@@ -126,6 +109,12 @@ def tabulate_part(part: Part, model: FittedModel) -> pd.DataFrame:
     return open_part(part).tabulate_people(model)
 
 
+def list_hashes_of_part(part: Part, plan: SubsetPlan) -> dict[str, HashArray]:
+    """Return the hashes of the people of a part that folds are drawn from, by set and group; runs on a worker."""
+    subsets = open_part(part).make_subsets(plan)
+    return {f"{k}/{group}": subsets.list_hashes(k, group) for k in range(plan.n_sets) for group in GROUPS}
+
+
 def count_left_out(part: Part) -> int:
     """Return the number of people of a part who lack a region or a covariate; runs on a worker."""
     return open_part(part).n_left_out
@@ -147,6 +136,12 @@ class PartitionTransport:
         n_repeated = int((numbers[1:] == numbers[:-1]).sum())
         if n_repeated:
             raise StudyError(_format_repeated(n_repeated))
+
+    def deal(self, plan: SubsetPlan) -> SubsetPlan:
+        """Return the plan with the folds of everyone."""
+        parts = self._run(list_hashes_of_part, plan)
+        hashes = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+        return replace(plan, cuts={key: FoldCuts.choose(own) for key, own in hashes.items() if len(own)})
 
     def count_left_out(self) -> int:
         """Return the number of people who lack a region or a covariate, and so are left out."""

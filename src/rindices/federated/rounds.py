@@ -11,9 +11,9 @@ Shape letters: D columns of a Gram matrix.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -28,10 +28,12 @@ from rindices.federated.messages import (
     Request,
     check_arrays,
     compute_message_digest,
+    pack_preparations,
     unpack_symmetric,
 )
-from rindices.federated.site import Site
-from rindices.federated.subsets import GROUPS, SubsetPlan
+from rindices.federated.site import EVERYONE, Site
+from rindices.federated.subsets import GROUPS, SubsetPlan, get_member, name_held_out, name_member
+from rindices.learners.prepared_people import N_FOLDS
 
 MAX_SITE_PEOPLE = 100_000_000
 """More people than any site has."""
@@ -45,6 +47,14 @@ class Transport(Protocol):
 
     def ask(self, request: Request) -> Sequence[Answer]:
         """Return the answer of every site, in the order of their names."""
+
+
+@runtime_checkable
+class Dealer(Protocol):
+    """A transport to parts of one table, which knows the hashes of everyone."""
+
+    def deal(self, plan: SubsetPlan) -> SubsetPlan:
+        """Return the plan with folds that are dealt across all parts."""
 
 
 @dataclass
@@ -127,16 +137,29 @@ class Rounds:
 
 @dataclass(frozen=True)
 class PreparedRounds:
-    """Rounds after the adjustment: each request has the preparation of the people and the plan of their sets."""
+    """Rounds after the adjustment: each request has the preparations of its members and the plan of their sets.
+
+    preparations: by the number of the member; everyone: that of everyone.
+    """
 
     rounds: Rounds
-    preparation: Preparation
+    everyone: Preparation
+    preparations: Mapping[int, Preparation]
     plan: SubsetPlan
 
-    def ask(self, kind: str, settings: Mapping[str, Any], arrays: Arrays | None = None) -> Total:
-        """Ask all sites for sums over prepared people."""
-        settings = {"plan": self.plan.to_dict(), **settings, **self.preparation.to_settings()}
-        return self.rounds.ask(kind, settings, {**self.preparation.to_arrays(), **(arrays or {})})
+    def ask(
+        self,
+        kind: str,
+        members: Iterable[int],
+        settings: Mapping[str, Any],
+        arrays: Arrays | None = None,
+        with_everyone: bool = False,
+    ) -> Total:
+        """Ask all sites for sums over people, as the preparations of members prepare them."""
+        used = {str(number): self.preparations[number] for number in sorted(set(members))}
+        prepared, prepared_arrays = pack_preparations(used | ({EVERYONE: self.everyone} if with_everyone else {}))
+        settings = {"plan": self.plan.to_dict(), **settings, **prepared}
+        return self.rounds.ask(kind, settings, {**prepared_arrays, **(arrays or {})})
 
     def ask_for_tasks(
         self, kind: str, tasks: Sequence[Sequence[Any]], get_arrays: Callable[[list[int]], Arrays]
@@ -149,7 +172,7 @@ class PreparedRounds:
         groups, arrays = kinds.list_groups_of_tasks(tasks), dict[str, FloatArray]()
         for key, positions in groups.items():
             arrays |= {f"{name}.{key}": array for name, array in get_arrays(positions).items()}
-        total = self.ask(kind, {"tasks": tasks}, arrays).arrays
+        total = self.ask(kind, [get_member(str(task[0])) for task in tasks], {"tasks": tasks}, arrays).arrays
         sums = [dict[str, FloatArray]() for _ in tasks]
         for name, array in total.items():
             name, _, key = name.partition(".")
@@ -189,7 +212,7 @@ def _check_counts(answer: Answer, request: Request, name: str, group_sizes: Mapp
         raise ExchangeError(f"{name} counts other sets of people than those that were asked for.")
     for key, count in answer.counts.items():
         size = MAX_SITE_PEOPLE if group_sizes is None else group_sizes[key.rpartition("/")[2]]
-        is_whole = request.kind in (kinds.MEANS, kinds.PRODUCTS) and group_sizes is not None
+        is_whole = request.kind == kinds.MEANS and group_sizes is not None
         if not 0 <= count <= size or (is_whole and count not in (0, size)):
             raise ExchangeError(f"{name} counts {count} people in {key[:60]}, where the site has {size} at most.")
     if not any(answer.counts.values()) and any(array.any() for array in answer.arrays.values()):
@@ -198,14 +221,22 @@ def _check_counts(answer: Answer, request: Request, name: str, group_sizes: Mapp
 
 def _check_means(answer: Answer, means: Answer, request: Request) -> None:
     """Refuse sums about the centre that are not those of the round before."""
+    sets = [(str(name), group) for name, group in request.settings["sets"]]
     for group in GROUPS:
-        total, offset = means.arrays[f"{group}.sum"], answer.counts[group] * request.arrays["centre"]
-        error = np.abs(answer.arrays[f"{group}.sum"] - (total - offset))
-        if means.counts[group] != answer.counts[group] or (error > 1e-6 * (np.abs(total) + np.abs(offset))).any():
+        rows = [k for k, (name, own) in enumerate(sets) if own == group and name in list_whole(sets, group)]
+        number = sum(answer.counts["/".join(sets[k])] for k in rows)
+        total, offset = means.arrays[f"{group}.sum"], number * request.arrays["centre"]
+        error = np.abs(answer.arrays["sum"][rows].sum(axis=0) - (total - offset))
+        if means.counts[group] != number or (error > 1e-6 * (np.abs(total) + np.abs(offset))).any():
             raise ExchangeError(
                 f"the answer of {answer.site} in round {request.round} has other sums of {group} than in the round "
                 "before: its table or its program changed, or it sends wrong sums. Leave it out (--leave-out)."
             )
+
+
+def list_whole(sets: Sequence[tuple[str, str]], group: str) -> list[str]:
+    """Return the names of the sets that together are all people of a group."""
+    return ["all"] if ("all", group) in sets else [name_held_out(k) for k in range(N_FOLDS)]
 
 
 def _check_facts(answer: Answer, name: str) -> None:
@@ -261,22 +292,22 @@ def _find_impossible_sums(answer: Answer, request: Request) -> str:
 def _list_grams(answer: Answer, request: Request) -> Iterator[tuple[str, FloatArray]]:
     """Yield sums of products (..., D, D) of 1 and functions of people; the first is their number."""
     arrays = answer.arrays
-    if request.kind in (kinds.PRODUCTS, kinds.AGREEMENT):
-        for group, number in answer.counts.items():
-            prefix = f"{group}." if request.kind == kinds.PRODUCTS else ""
-            products = unpack_symmetric(arrays[f"{prefix}products"])
-            yield f"{prefix}products", _border(products, arrays[f"{prefix}sum"], number)
+    if request.kind == kinds.AGREEMENT:
+        yield "products", _border(unpack_symmetric(arrays["products"]), arrays["sum"], answer.counts["patients"])
     if request.kind == kinds.TRANSFORM:
         for group in GROUPS:
-            yield f"{group}.squares", _pair(arrays[f"{group}.sum"], arrays[f"{group}.squares"], answer.counts[group])
-    if request.kind in (kinds.MOMENTS, kinds.BLOCKS):
+            names = [f"{name_member(number)}/{group}" for number in request.settings["members"]]
+            numbers = np.array([float(answer.counts[name]) for name in names])[:, None, None]
+            yield f"{group}.squares", _pair(arrays[f"{group}.sum"], arrays[f"{group}.squares"], numbers)
+    if request.kind in (kinds.PRODUCTS, kinds.MOMENTS):
+        names = [f"{name}/{group}" for *_, name, group in request.settings["sets"]]
+        numbers = np.array([float(answer.counts[name]) for name in names])
+        yield "products", _border(unpack_symmetric(arrays["products"]), arrays["sum"], numbers)
+    if request.kind == kinds.BLOCKS:
         numbers = np.array([float(answer.counts[name]) for name in kinds.list_counted_sets(request)])
-        products = unpack_symmetric(arrays["products"])
-        if request.kind == kinds.BLOCKS:
-            yield "squares", _pair(arrays["sum"], arrays["squares"], numbers[:, None])
-            yield "products", _border(products, arrays["sum"] @ request.arrays["directions"], numbers)
-        else:
-            yield "products", _border(products, arrays["sum"], numbers)
+        products = arrays["products"]
+        yield "squares", _pair(arrays["sum"], arrays["squares"], numbers[:, None])
+        yield "products", _border(unpack_symmetric(products), arrays["sum"] @ request.arrays["directions"], numbers)
     if request.kind == kinds.CURVES:
         for name, array in arrays.items():
             if name.startswith(("moments.", "normal.")):

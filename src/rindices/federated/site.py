@@ -28,13 +28,24 @@ from rindices.federated.messages import (
     Request,
     check_arrays,
     compute_message_digest,
+    get_prepared_arrays,
     pack_symmetric,
     unpack_symmetric,
 )
 from rindices.federated.privacy import FEWEST_PEOPLE, SetGuard
-from rindices.federated.subsets import GROUPS, SAMPLE, SubsetPlan, Subsets, name_member
+from rindices.federated.subsets import (
+    GROUPS,
+    SAMPLE,
+    SubsetPlan,
+    Subsets,
+    get_member,
+    list_folds,
+    name_held_out,
+    name_member,
+)
 from rindices.learners.contrastive.linear_start import sum_contrasts
-from rindices.learners.inference import IDENTITY_THRESHOLD, LOG_FLOOR, apply_log_transform
+from rindices.learners.inference import SHARES, ContrastiveHead, TransformSums
+from rindices.learners.prepared_people import N_FOLDS, HashArray, hash_people
 from rindices.learners.severity_posterior import N_STEPS, SeverityPosterior, compute_log_copula
 from rindices.learners.trajectory.expectation_maximisation import list_functions, sum_points, summarise_people
 from rindices.model.fitted import FittedModel
@@ -47,6 +58,8 @@ MAX_SPREAD = 4.0
 """Largest standard deviation, over the people of a set, of whitened severities, which is about 1 over all sites."""
 MIN_CORRELATION = 0.1
 """Smallest correlation of a region with itself after the adjustment, over the people of a site."""
+EVERYONE = "everyone"
+"""Key of the preparation that is learnt from all controls."""
 BATCH = 10_000
 """People whose values are in memory at once where sums are over everyone."""
 
@@ -58,6 +71,10 @@ class _Sums:
     arrays: dict[str, FloatArray] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+
+    def add_rows(self, names: Sequence[str], parts: Sequence[Sequence[Any]]) -> None:
+        """Add arrays with one row for each part."""
+        self.arrays |= {name: np.stack(each) for name, each in zip(names, zip(*parts, strict=True), strict=True)}
 
 
 class Site:
@@ -78,7 +95,8 @@ class Site:
         self._groups = {"controls": self.cohort.is_control, "patients": self.cohort.is_patient}
         people = [row.tobytes() for row in self.cohort.volumes.to_numpy(dtype=float)] if fewest else ()
         self._guard = SetGuard(people, fewest, ledger)
-        self._prepared: tuple[tuple[bytes, ...], FloatArray, FloatArray] | None = None
+        self._preparations: dict[str, tuple[list[bytes], Preparation]] = {}
+        self._shifts: dict[tuple[str, int], FloatArray] = {}
         self._subsets: tuple[SubsetPlan, Subsets] | None = None
 
     @limit_blas_threads()
@@ -147,12 +165,11 @@ class Site:
             self._guard.bind("adjustment", json.dumps(adjustment).encode())
         if "plan" in settings:
             self._guard.bind("plan", json.dumps(SubsetPlan.from_dict(settings["plan"]).to_dict()).encode())
-        if "preprocessing" in settings and request.kind != kinds.TRANSFORM:
-            preparation = Preparation.from_request(request)
-            self._check_codings(settings["preprocessing"]["covariates"])
-            fixed = Request("preparation", 0, preparation.to_settings(), preparation.to_arrays())
-            self._guard.bind("preparation", fixed.encode())
-        if request.kind in (kinds.TRANSFORM, kinds.MOMENTS, kinds.BLOCKS):
+        for key, own in settings.get("preparations", {}).items() if request.kind != kinds.TRANSFORM else ():
+            self._check_codings(own["covariates"])
+            fixed = Request("preparation", 0, own, get_prepared_arrays(request, key))
+            self._guard.bind(f"preparation-{key}", fixed.encode())
+        if request.kind in (kinds.PRODUCTS, kinds.TRANSFORM, kinds.MOMENTS, kinds.BLOCKS):
             self._guard.bind(request.kind, replace(request, round=0).encode())
 
     def _check_adjusted(self, values: FloatArray) -> None:
@@ -183,54 +200,66 @@ class Site:
         return np.concatenate([design[rows], volumes], axis=1)
 
     def _answer_means(self, request: Request, sums: _Sums) -> None:
-        self._sum_by_group(request, sums, ("sum",), lambda people: [people.sum(axis=0)])
+        design, allowed = self._build_design(request), self._find_adjustable(request, sums)
+        for group, mask in allowed.items():
+            sums.counts[group] = self._count(mask, group, "all")
+            (sums.arrays[f"{group}.sum"],) = _add_batches(
+                mask, lambda rows: [self._get_columns(request, design, rows).sum(axis=0)]
+            )
 
     def _answer_products(self, request: Request, sums: _Sums) -> None:
-        centre = request.arrays["centre"]
+        design, allowed, products = self._build_design(request), self._find_adjustable(request, sums), []
+        for name, group in request.settings["sets"]:
+            mask = self._get_subsets(request).find(str(name), str(group)) & allowed[group]
+            sums.counts[f"{name}/{group}"] = self._count(mask, group, name)
+            products.append(
+                _add_batches(
+                    mask,
+                    lambda rows: sum_moments(self._get_columns(request, design, rows) - request.arrays["centre"]),
+                )
+            )
+        sums.add_rows(("sum", "products"), products)
 
-        def sum_products(people: FloatArray) -> list[FloatArray]:
-            return [(people - centre).sum(axis=0), pack_symmetric((people - centre).T @ (people - centre))]
-
-        self._sum_by_group(request, sums, ("sum", "products"), sum_products)
-
-    def _sum_by_group(
-        self, request: Request, sums: _Sums, names: Sequence[str], function: Callable[[FloatArray], list[FloatArray]]
-    ) -> None:
-        """Add the sums of both groups; nothing where a category has too few people.
+    def _find_adjustable(self, request: Request, sums: _Sums) -> dict[str, BoolArray]:
+        """Return the people (N,) of each group; nobody where a category has too few people.
 
         The product of an indicator and a region is a sum over the people of one category.
         """
-        design = self._build_design(request)
+        design, allowed = self._build_design(request), dict[str, BoolArray]()
         is_indicator = np.array([set(np.unique(column)) <= {0.0, 1.0} for column in design.T], dtype=bool)
         for group, mask in self._groups.items():
             indicators = design[mask][:, is_indicator]
             sizes = np.concatenate([indicators.sum(axis=0), (1.0 - indicators).sum(axis=0)])
-            if ((sizes > 0) & (sizes < self.fewest)).any():
+            is_small = bool(((sizes > 0) & (sizes < self.fewest)).any())
+            if is_small:
                 note = f"{group} are adjusted with the effects of the other sites: a category has too few of them here"
                 sums.facts.setdefault("notes", []).append(note)
-                mask = np.zeros_like(mask)
-            sums.counts[group] = self._count(mask, group, "all")
-            added = _add_batches(mask, lambda rows: function(self._get_columns(request, design, rows)))
-            sums.arrays |= {f"{group}.{name}": array for name, array in zip(names, added, strict=True)}
+            allowed[group] = np.zeros_like(mask) if is_small else mask
+        return allowed
 
     def _answer_transform(self, request: Request, sums: _Sums) -> None:
-        head, shares = Preparation.from_request(request).head, request.arrays["shares"]
-
-        def sum_batch(rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-            return sum_transforms((self._get_values(request, rows) - head.control_mean) / head.control_scale, shares)
-
         for group in GROUPS:
-            added = _add_batches(self._select(request, sums, SAMPLE, group, group), sum_batch)
-            names = ("sum", "squares", "logs")
-            sums.arrays |= {f"{group}.{name}": array for name, array in zip(names, added, strict=True)}
+            added = []
+            for number in request.settings["members"]:
+                head = self._get_preparation(request, str(number)).head
+
+                def sum_batch(rows: IntArray, key: str = str(number), head: ContrastiveHead = head) -> list[FloatArray]:
+                    z = (self._get_values(request, key, rows) - head.control_mean) / head.control_scale
+                    parts = [TransformSums.compute(z, share) for share in SHARES.tolist()]
+                    return [np.array(each) for each in zip(*parts, strict=True)]
+
+                added.append(_add_batches(self._select(request, sums, name_member(int(number)), group), sum_batch))
+            sums.add_rows([f"{group}.{name}" for name in ("sum", "squares", "logs")], added)
 
     def _answer_moments(self, request: Request, sums: _Sums) -> None:
         moments = []
-        for name, group in request.settings["sets"]:
-            mask = self._select(request, sums, name, group)
-            moments.append(_add_batches(mask, lambda rows: sum_moments(self._get_shifts(request, rows))))
-        names = ("sum", "products")
-        sums.arrays = {name: np.stack(each) for name, each in zip(names, zip(*moments, strict=True), strict=True)}
+        for number, name, group in request.settings["sets"]:
+
+            def sum_batch(rows: IntArray, key: str = str(number)) -> tuple[FloatArray, FloatArray]:
+                return sum_moments(self._compute_shifts(request, key, rows))
+
+            moments.append(_add_batches(self._select(request, sums, name, group), sum_batch))
+        sums.add_rows(("sum", "products"), moments)
 
     def _answer_blocks(self, request: Request, sums: _Sums) -> None:
         design, arrays = self._build_design(request), request.arrays
@@ -310,7 +339,7 @@ class Site:
         if "precision" in request.arrays:
             precision = unpack_symmetric(request.arrays["precision"])
             number, own_share = int(request.settings["n_people"]), float(request.settings["own_share"])
-            values = self._get_values(request, np.flatnonzero(is_used))
+            values = self._get_values(request, EVERYONE, np.flatnonzero(is_used))
             distances = scale_distances(values, request.arrays["mean"], precision, number, own_share)
             self._check_range(distances[:, None])
             sums.arrays["distances.cosines"] = sum_cosines(distances[:, None], kinds.N_DISTANCE_COSINES)[0]
@@ -322,17 +351,27 @@ class Site:
     def _infer_indices(self, request: Request, sums: _Sums, group: str) -> tuple[list[FloatArray], BoolArray]:
         """Return the R-indices (n, M) of the people of a group by each of T models, and who they are (N,)."""
         mask = self._select(request, sums, SAMPLE, group, group)
-        people = self._get_shifts(request, np.flatnonzero(mask))
-        arrays, indices = request.arrays, []
-        for k, weights in enumerate(arrays["weights"]):
+        arrays, indices, people = request.arrays, [], dict[str, FloatArray]()
+        for k, (number, weights) in enumerate(zip(request.settings["members"], arrays["weights"], strict=True)):
+            if (key := str(number)) not in people:
+                people[key] = self._compute_shifts(request, key, np.flatnonzero(mask))
             interaction = arrays["interaction"][k] if "interaction" in arrays else None
             posterior = make_packed_posterior(arrays["gram"][k], arrays["correlation"][k], interaction)
-            indices.append(posterior.compute_means(people @ weights))
+            indices.append(posterior.compute_means(people[key] @ weights))
         return indices, mask
 
     def _get_patients(self, request: Request, sums: _Sums, name: str) -> FloatArray:
-        """Return the shifts (n, R) of the patients of a set, and count them."""
-        return self._get_shifts(request, np.flatnonzero(self._select(request, sums, name, "patients")))
+        """Return the shifts (n, R) of the patients of a set by the preparation of its member, and count them."""
+        self._select(request, sums, name, "patients")
+        partition, folds = list_folds(name)
+        key, parts = str(get_member(name)), []
+        self._get_preparation(request, key)
+        for number in (partition * N_FOLDS + fold for fold in folds):
+            if (key, number) not in self._shifts:
+                mask = self._get_subsets(request).find(name_held_out(number), "patients")
+                self._shifts[key, number] = self._compute_shifts(request, key, np.flatnonzero(mask))
+            parts.append(self._shifts[key, number])
+        return np.concatenate(parts)
 
     def _select(self, request: Request, sums: _Sums, name: str, group: str, key: str | None = None) -> BoolArray:
         """Return the people (N,) of a set and a group, and count them under a key, if a sum over them is allowed."""
@@ -349,31 +388,55 @@ class Site:
         """Return the volumes (n, R) of some people."""
         return np.asarray(self.cohort.volumes.to_numpy(dtype=float)[rows])
 
-    def _get_values(self, request: Request, rows: IntArray) -> FloatArray:
-        """Return the prepared values (n, R) of some people."""
-        return self._prepare(request)[0][rows]
+    def _get_values(self, request: Request, key: str, rows: IntArray) -> FloatArray:
+        """Return the values (n, R) of some people by a preparation."""
+        volumes = pd.DataFrame(self._get_volumes(rows), columns=list(self.regions))
+        cohort = replace(self.cohort.take(rows), volumes=volumes)
+        return self._get_preparation(request, key).preprocessing.transform(cohort)
 
-    def _get_shifts(self, request: Request, rows: IntArray) -> FloatArray:
-        """Return the shifts (n, R) of some people."""
-        return self._prepare(request)[1][rows]
+    def _compute_shifts(self, request: Request, key: str, rows: IntArray) -> FloatArray:
+        """Return the shifts (n, R) of some people by a preparation."""
+        return self._get_preparation(request, key).head.prepare(self._get_values(request, key, rows))
 
-    def _prepare(self, request: Request) -> tuple[FloatArray, FloatArray]:
-        """Return prepared people and their shifts, (N, R) each."""
-        key = Preparation.get_key(request)
-        if self._prepared is None or self._prepared[0] != key:
-            preparation = Preparation.from_request(request)
-            values = preparation.preprocessing.transform(self.cohort)
-            shifts = preparation.head.prepare(values)
-            self._check_adjusted(shifts)
-            self._prepared = key, values, shifts
-        return self._prepared[1:]
+    def _get_preparation(self, request: Request, key: str) -> Preparation:
+        """Return a preparation of a request, after it was checked; shifts by another one of this key are forgotten."""
+        arrays = get_prepared_arrays(request, key)
+        content = [arrays[name].tobytes() for name in sorted(arrays)]
+        if key not in self._preparations or self._preparations[key][0] != content:
+            self._shifts = {each: shifts for each, shifts in self._shifts.items() if each[0] != key}
+            self._preparations[key] = content, Preparation.from_request(request, key)
+            if self.fewest:
+                try:
+                    self._check_adjusted(self._compute_shifts(request, key, np.arange(len(self.cohort))))
+                except RindicesError:
+                    del self._preparations[key]
+                    raise
+        return self._preparations[key][1]
 
     def _get_subsets(self, request: Request) -> Subsets:
         plan = SubsetPlan.from_dict(request.settings.get("plan", {}))
+        if plan.cuts and self.fewest:
+            raise RefusedError("other-plan: a site deals its people to folds itself.")
         if self._subsets is None or self._subsets[0] != plan:
-            ids = self.cohort.people[ID].tolist()
-            self._subsets = plan, Subsets(ids, self._groups["patients"], plan, self.fewest)
+            self._subsets = plan, self.make_subsets(plan)
         return self._subsets[1]
+
+    def make_subsets(self, plan: SubsetPlan) -> Subsets:
+        """Return the sets of a plan."""
+
+        def hash_own_people(purpose: str) -> HashArray:
+            starts = range(0, max(len(self.cohort), 1), BATCH)
+            parts = [np.arange(start, min(start + BATCH, len(self.cohort))) for start in starts]
+            return np.concatenate([hash_people(self._get_volumes(rows), plan.seed, purpose) for rows in parts])
+
+        columns = [
+            (values == level).to_numpy()
+            for _, values in self.cohort.covariates.items()
+            if not pd.api.types.is_numeric_dtype(values) or values.nunique() <= 2
+            for level in values.unique()
+        ]
+        categories = np.column_stack(columns) if columns else None
+        return Subsets(hash_own_people, self._groups["patients"], plan, self.fewest, categories)
 
     def tabulate_people(self, model: FittedModel) -> pd.DataFrame:
         """Return the cross-fitted R-indices of the people of the site, by the model of a study that they were in.
@@ -384,7 +447,7 @@ class Site:
         if "numbers" not in settings:
             raise ExchangeError("the model is not that of a federated study: apply it with rindices apply.")
         plan = SubsetPlan.from_dict(settings["plan"])
-        subsets = Subsets(self.cohort.people[ID].tolist(), self._groups["patients"], plan, self.fewest)
+        subsets = self.make_subsets(plan)
         seen = [
             np.any([subsets.find(name_member(int(number)), group) for group in GROUPS], axis=0)
             for number in settings["numbers"]
@@ -411,20 +474,6 @@ def _add_batches(mask: BoolArray, function: Callable[[IntArray], Sequence[Any]])
     rows = np.flatnonzero(mask)
     parts = [function(rows[start : start + BATCH]) for start in range(0, max(len(rows), 1), BATCH)]
     return [np.sum(each, axis=0) for each in zip(*parts, strict=True)]
-
-
-def sum_transforms(z: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return sum and sum of squares (H, R) of log-transformed people (N, R) for each c, and the sums of logs (H,)."""
-    sums, squares = (np.zeros((len(shares), z.shape[1])) for _ in range(2))
-    logs = np.zeros(len(shares))
-    for k, share in enumerate(shares.tolist()):
-        shifts = apply_log_transform(z, share)
-        sums[k], squares[k] = shifts.sum(axis=0), np.einsum("nr,nr->r", shifts, shifts)
-        if 1.0 + share * z.min(initial=0.0) >= LOG_FLOOR:  # no tangents, so that the logarithms are known already
-            logs[k] = share * sums[k].sum()
-        elif share >= IDENTITY_THRESHOLD:
-            logs[k] = np.log(np.maximum(1.0 + share * z, LOG_FLOOR)).sum()
-    return sums, squares, logs
 
 
 def sum_moments(people: FloatArray) -> tuple[FloatArray, FloatArray]:

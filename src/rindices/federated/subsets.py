@@ -1,12 +1,13 @@
-"""Sets of people over which sums are taken: folds, what is made of them, and blocks, by a hash of the participant's id.
+"""Sets of people over which sums are taken: folds, what is made of them, and blocks, by a hash of people's regions.
 
 As in memory, members come in sets of `N_FOLDS`: each set has folds of its own, and member k of a set sees all folds but
-one. Halves are three of the folds and the two others. So every set of people is a union of folds. A person's fold
-depends on the id, the seed of the study and the set of members alone: each site knows the folds of its own people, and
-neither the order of rows nor the division into sites matters.
+one. Halves are three of the folds and the two others. So every set of people is a union of folds. Each site deals the
+people of each group to folds as `rindices.learners.prepared_people.deal_folds` deals a group and site in memory:
+neither ids nor the order of rows matter.
 
 A small group of a site is split into two folds, or not at all, because folds, or differences of sets, would have too
-few people. Blocks have nobody in common; a small group is divided into as many as it can be.
+few people; so is one of which a fold would have too few people of a category. Blocks have nobody in common; a small
+group is divided into as many as it can be.
 
 In a very large study, each set of folds and the sample are drawn from `MAX_PEOPLE` people of a group, other people for
 each of them. So the cost of the iterations has a limit, while sums over everyone are still taken for the adjustment and
@@ -15,17 +16,16 @@ the tests.
 Shape letters: N people.
 """
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.federated.messages import ExchangeError
-from rindices.learners.prepared_people import N_FOLDS
+from rindices.learners.prepared_people import N_FOLDS, FoldCuts, HashArray
 
 GROUPS = ("controls", "patients")
 SAMPLE = "sample"
@@ -43,13 +43,15 @@ class SubsetPlan:
     """How subsets of people are drawn.
 
     seed: of the hash; members: number of members; controls, patients: share of the group that each set of folds and the
-    sample are drawn from.
+    sample are drawn from; cuts: folds of everyone by set and group, for parts of one table; without them, each site
+    deals its own people.
     """
 
     seed: int
     members: int
     controls: float = 1.0
     patients: float = 1.0
+    cuts: Mapping[str, FoldCuts] = field(default_factory=dict)
 
     def limit_people(self, counts: Mapping[str, int], limit: int = MAX_PEOPLE) -> "SubsetPlan":
         """Return the plan for groups of these sizes: subsets are drawn from at most about ``limit`` people."""
@@ -68,7 +70,7 @@ class SubsetPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for a request."""
-        return asdict(self)
+        return {**vars(self), "cuts": {key: [each.first, list(each.cuts)] for key, each in self.cuts.items()}}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -77,8 +79,9 @@ class SubsetPlan:
         Raises ExchangeError: if it is not a plan.
         """
         try:
-            groups = (float(values.get(group, 1.0)) for group in GROUPS)
-            plan = cls(int(values["seed"]), int(values["members"]), *groups)
+            controls, patients = (float(values.get(group, 1.0)) for group in GROUPS)
+            cuts = {key: FoldCuts(int(first), tuple(each)) for key, (first, each) in values.get("cuts", {}).items()}
+            plan = cls(int(values["seed"]), int(values["members"]), controls, patients, cuts)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ExchangeError("the request has no plan of subsamples: the centre must send one.") from error
         shares = (plan.controls, plan.patients)
@@ -102,6 +105,11 @@ def name_half(number: int, half: int) -> str:
     return f"half-{number}-{half}"
 
 
+def get_member(name: str) -> int:
+    """Return the number of the member that a set of people belongs to, by whose preparation its sums are taken."""
+    return int(name.removeprefix("member-").removeprefix("held-out-").removeprefix("half-").partition("-")[0])
+
+
 def list_folds(name: str) -> tuple[int, list[int]]:
     """Return the set of members and the folds that a set of people consists of.
 
@@ -122,13 +130,23 @@ def list_folds(name: str) -> tuple[int, list[int]]:
 class Subsets:
     """Sets of the people of one site.
 
-    ids: (N,); is_patient (N,); fewest: fewest people of a part of a group.
+    hash_people: takes a purpose and returns the hashes (N,) of people; is_patient (N,); fewest: fewest people of a part
+    of a group; categories (N, K): masks of the people of each category of the covariates.
     """
 
-    def __init__(self, ids: Sequence[str], is_patient: BoolArray, plan: SubsetPlan, fewest: int) -> None:
-        self._ids, self._plan, self._fewest = tuple(ids), plan, fewest
+    def __init__(
+        self,
+        hash_people: Callable[[str], HashArray],
+        is_patient: BoolArray,
+        plan: SubsetPlan,
+        fewest: int,
+        categories: BoolArray | None = None,
+    ) -> None:
+        self._hash_people, self._plan, self._fewest = hash_people, plan, fewest
         self._groups = {"controls": ~is_patient, "patients": is_patient}
-        self._places: dict[str, FloatArray] = {}
+        self._categories = np.zeros((len(is_patient), 0), dtype=bool) if categories is None else categories
+        self._hashes: dict[str, HashArray] = {}
+        self._folds: dict[tuple[int, str], IntArray] = {}
 
     def find(self, name: str, group: str) -> BoolArray:
         """Return the mask (N,) of the people of a set and a group.
@@ -150,7 +168,7 @@ class Subsets:
 
     def _find_sample(self, mask: BoolArray, limit: float) -> BoolArray:
         """Return the people of a group (N,) by whom fits are compared; none where they, or the others, are too few."""
-        found = mask & (self._hash(SAMPLE) < limit)
+        found = mask & (self._get_places(SAMPLE) < limit)
         is_allowed = all(not 0 < number < self._fewest for number in (found.sum(), (mask & ~found).sum()))
         return found if is_allowed else np.zeros_like(mask)
 
@@ -159,25 +177,47 @@ class Subsets:
 
         A group that is too small for all folds is in two of them, or in one; which ones differs between sites.
         """
-        mask, places = self._groups[group], self._hash(f"folds-{partition}")
-        limit: float = getattr(self._plan, group)
-        drawn = mask & (places < limit)
-        if not drawn.any() or 0 < (mask & ~drawn).sum() < self._fewest:
-            return np.full(len(mask), -1)
-        first = int(places[drawn].min() * 1e6) % N_FOLDS
-        for chosen in (list(range(N_FOLDS)), [first, (first + 2) % N_FOLDS], [first]):
-            parts = (places / limit * len(chosen)).astype(np.intp)
-            smallest = np.bincount(parts[drawn], minlength=len(chosen)).min()
-            if smallest >= self._fewest and drawn.sum() >= MIN_SPLIT * self._fewest:
-                break
-        return np.where(drawn, np.array(chosen)[np.minimum(parts, len(chosen) - 1)], -1)
+        if (partition, group) not in self._folds:
+            rows = self.draw(partition, group)
+            folds = np.full(len(self._categories), -1)
+            if len(rows):
+                hashes = self._hashes[str(partition)][rows]
+                chosen = self._plan.cuts.get(f"{partition}/{group}") or FoldCuts.choose(hashes)
+                dealt = chosen.find_folds(hashes)
+                ranks = (dealt - chosen.first) % N_FOLDS
+                for parts in (dealt, (chosen.first + 2 * (ranks > 1)) % N_FOLDS, np.full(len(rows), chosen.first)):
+                    folds[rows] = parts
+                    if self._has_enough(rows, parts):
+                        break
+            self._folds[partition, group] = folds
+        return self._folds[partition, group]
+
+    def draw(self, partition: int, group: str) -> IntArray:
+        """Return the rows of the people of a group that a set of folds is drawn from; none where few are not drawn."""
+        mask = self._groups[group]
+        rows = np.flatnonzero(mask & (self._get_places(str(partition)) < getattr(self._plan, group)))
+        return rows[: 0 if 0 < mask.sum() - len(rows) < self._fewest else None]
+
+    def list_hashes(self, partition: int, group: str) -> HashArray:
+        """Return the hashes of the people that a set of folds is drawn from."""
+        rows = self.draw(partition, group)
+        return self._hashes[str(partition)][rows]
+
+    def _has_enough(self, rows: IntArray, parts: IntArray) -> bool:
+        """Return whether parts of people have nobody or enough people, also of each category that is not rare."""
+        if len(rows) < MIN_SPLIT * self._fewest:
+            return False
+        categories = np.column_stack([np.ones(len(rows), dtype=bool), self._categories[rows]])
+        common = categories[:, categories.sum(axis=0) >= self._fewest]
+        sizes = np.array([common[parts == part].sum(axis=0) for part in np.unique(parts)])
+        return bool(((sizes == 0) | (sizes >= self._fewest)).all())
 
     def assign_blocks(self, group: str, n_blocks: int) -> IntArray:
         """Return the block (N,) of each person of a group, -1 for the others.
 
         A group that is too small for all blocks is in some of them; which ones differs between sites.
         """
-        mask, places = self._groups[group], self._hash("block")
+        mask, places = self._groups[group], self._get_places("block")
         if not mask.any():
             return np.full(len(mask), -1)
         for number in range(n_blocks, 0, -1):
@@ -188,10 +228,8 @@ class Subsets:
             blocks = (blocks + int(places[mask].min() * 1e6)) % n_blocks
         return np.where(mask, blocks, -1)
 
-    def _hash(self, purpose: str) -> FloatArray:
+    def _get_places(self, purpose: str) -> FloatArray:
         """Return a number (N,) from 0 to 1 for each person and purpose."""
-        if purpose not in self._places:
-            texts = (f"{self._plan.seed}/{purpose}/{person}".encode() for person in self._ids)
-            numbers = [int.from_bytes(hashlib.sha256(text).digest()[:6], "big") for text in texts]
-            self._places[purpose] = np.array(numbers, dtype=float) / 2.0**48
-        return self._places[purpose]
+        if purpose not in self._hashes:
+            self._hashes[purpose] = self._hash_people(purpose)
+        return self._hashes[purpose] / 2.0**64

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -29,7 +29,8 @@ LOG_FLOOR = 0.1
 """Relative size of a region below which its tangent replaces the logarithm."""
 IDENTITY_THRESHOLD = 1e-6
 """Values of c below this one count as 0."""
-_MAX_SHARE = 0.3  # upper limit of c; the coefficient of variation of single brain regions is 0.05 to 0.25
+SHARES = np.linspace(0.0, 0.3, 31)
+"""Values of c that are compared; the coefficient of variation of single brain regions is 0.05 to 0.25."""
 _EPSILON = 1e-12
 
 
@@ -55,30 +56,51 @@ def invert_log_transform(t: FloatArray, share: float) -> FloatArray:
     return np.asarray((relative_size - 1.0) / share)
 
 
-def _compute_group_loss(z: FloatArray, share: float) -> float:
-    """Return the negative profile log-likelihood of a group (N, R) whose regions are Gaussian after the transform."""
-    if share < IDENTITY_THRESHOLD:
-        return 0.5 * len(z) * float(np.log(z.var(axis=0) + _EPSILON).sum())
-    relative_size = 1.0 + share * z
-    clipped = np.maximum(relative_size, LOG_FLOOR)
-    logs = np.log(clipped)
-    shifts = logs if (relative_size >= LOG_FLOOR).all() else logs + (relative_size - clipped) / LOG_FLOOR
-    variances = shifts.var(axis=0) / share**2
-    return 0.5 * len(z) * float(np.log(variances + _EPSILON).sum()) + float(logs.sum())
+class TransformSums(NamedTuple):
+    """Sums over people after the log transform of one c: sum and squares (R,) of the shifts, and one sum of logs."""
+
+    total: FloatArray
+    squares: FloatArray
+    logs: float
+
+    @classmethod
+    def compute(cls, z: FloatArray, share: float) -> Self:
+        """Sum over people (N, R), in control units."""
+        shifts, logs = apply_log_transform(z, share), 0.0
+        total = shifts.sum(axis=0)
+        if 1.0 + share * z.min(initial=0.0) >= LOG_FLOOR:  # no tangents, so that the logarithms are known already
+            logs = share * float(total.sum())
+        elif share >= IDENTITY_THRESHOLD:
+            logs = float(np.log(np.maximum(1.0 + share * z, LOG_FLOOR)).sum())
+        return cls(total, np.einsum("nr,nr->r", shifts, shifts), logs)
+
+    def compute_scale(self, number: int) -> tuple[FloatArray, FloatArray]:
+        """Return mean and standard deviation (R,) of a number of people."""
+        mean = self.total / max(number, 1)
+        return mean, np.sqrt(np.maximum(self.squares / max(number, 1) - mean**2, 0.0))
+
+    def compute_loss(self, number: int) -> float:
+        """Return the negative profile log-likelihood of people whose regions are Gaussian after the transform."""
+        return number * float(np.log(self.compute_scale(number)[1] ** 2 + _EPSILON).sum()) / 2.0 + self.logs
+
+
+def find_share(compute_loss: Callable[[int], float]) -> int:
+    """Return the position in `SHARES` of the c whose regions are closest to Gaussian within each group.
+
+    It is the composite Box-Cox likelihood. ``compute_loss`` takes a position. Every fifth one is tried, then those next
+    to the best.
+    """
+    losses = {k: compute_loss(k) for k in range(0, len(SHARES), 5)}
+    best = min(losses, key=losses.__getitem__)
+    losses |= {k: compute_loss(k) for k in range(max(best - 4, 0), min(best + 5, len(SHARES))) if k not in losses}
+    return min(sorted(losses), key=losses.__getitem__)
 
 
 def fit_log_transform(groups: Sequence[FloatArray]) -> float:
-    """Choose c by the composite Box-Cox likelihood: regions closest to Gaussian within each group.
-
-    groups (N, R): controls and patients, in control units. Returns c, or 0 if the identity is at least as likely.
-    """
-    from scipy.optimize import minimize_scalar  # imported here because applying a model needs numpy alone
-
-    def compute_loss(share: float) -> float:
-        return sum(_compute_group_loss(z, share) for z in groups)
-
-    result = minimize_scalar(compute_loss, bounds=(0.0, _MAX_SHARE), method="bounded", options={"xatol": 2e-3})
-    return float(result.x) if result.fun < compute_loss(0.0) else 0.0
+    """Choose c for controls and patients (N, R), in control units; 0 if the identity is as likely."""
+    return float(
+        SHARES[find_share(lambda k: sum(TransformSums.compute(z, SHARES[k]).compute_loss(len(z)) for z in groups))]
+    )
 
 
 SEVERITY_LEVELS = (0.25, 0.5, 0.75, 1.0)

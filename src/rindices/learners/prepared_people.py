@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.learners.missing_cells import complete_people
@@ -20,6 +21,9 @@ N_FOLDS = 5
 """Folds of a set of members."""
 SUBSAMPLE_SHARE = 1.0 - 1.0 / N_FOLDS
 """Share of the people that a member is trained on."""
+
+
+HashArray = npt.NDArray[np.uint64]
 
 
 class Subsample(NamedTuple):
@@ -34,27 +38,50 @@ def round_members(members: int) -> int:
     return -(-members // N_FOLDS) * N_FOLDS
 
 
-def order_by_values(values: FloatArray, seed: int, partition: int) -> IntArray:
-    """Return an order of people (N,) that depends on their values (N, R), the seed and the partition alone.
+def hash_people(values: FloatArray, seed: int, purpose: object) -> HashArray:
+    """Return a number (N,) of each person that depends on the person's values (N, R), the seed and the purpose alone.
 
-    People are in the order of a hash of their sorted values. So neither the order of rows and columns nor the ids of
-    people matter.
+    Values are sorted. So neither the order of rows and columns nor the ids of people matter.
     """
-    hashes = hash_rows(np.sort(values, axis=1), f"{seed} {partition}")
-    return np.array(sorted(range(len(hashes)), key=hashes.__getitem__), dtype=np.intp)
+    hashes = hash_rows(np.sort(values, axis=1), f"{seed} {purpose}")
+    return np.frombuffer(b"".join(each[:8] for each in hashes), dtype=">u8").astype(np.uint64)
 
 
-def deal_folds(order: IntArray, strata: Sequence[object]) -> IntArray:
-    """Deal people to folds, in an order and one stratum after the other.
+def order_by_values(values: FloatArray, seed: int) -> IntArray:
+    """Return an order of people (N,) that depends on their values (N, R) and the seed alone."""
+    return np.argsort(hash_people(values, seed, 0), kind="stable")
 
-    order (N,): order of the rows, as from `order_by_values`; strata: (N,) group of each person, or group and site. The
-    folds of a stratum differ in size by at most one person. Returns (N,), fold of each person, from 0 to `N_FOLDS` - 1.
+
+class FoldCuts(NamedTuple):
+    """Folds of a stratum as ranges of hashes: its first fold, and the first hash of each later one."""
+
+    first: int
+    cuts: tuple[int, ...]
+
+    @classmethod
+    def choose(cls, hashes: HashArray) -> Self:
+        """Return ranges with as many of the hashes (N,) each, but for one person."""
+        ordered = np.append(np.sort(hashes), np.uint64(2**64 - 1))
+        cuts = (int(ordered[-(-len(hashes) * k // N_FOLDS)]) for k in range(1, N_FOLDS))
+        return cls(int(ordered[0]) % N_FOLDS, tuple(cuts))
+
+    def find_folds(self, hashes: HashArray) -> IntArray:
+        """Return the fold (N,) of each person, from 0 to `N_FOLDS` - 1."""
+        return np.asarray(
+            (self.first + np.searchsorted(np.array(self.cuts, dtype=np.uint64), hashes, side="right")) % N_FOLDS
+        )
+
+
+def deal_folds(hashes: HashArray, strata: Sequence[object]) -> IntArray:
+    """Return the fold (N,) of each person, from 0 to `N_FOLDS` - 1, within strata; see `FoldCuts`.
+
+    hashes: (N,) as from `hash_people`; strata: (N,) group of each person, or group and site. A stratum is dealt by its
+    own hashes alone, so that each site can deal its own people.
     """
-    labels = {stratum: k for k, stratum in enumerate(sorted(set(strata), key=str))}
+    labels, folds = {stratum: k for k, stratum in enumerate(dict.fromkeys(strata))}, np.empty(len(hashes), np.intp)
     stratum = np.array([labels[each] for each in strata], dtype=np.intp)
-    dealt = order[np.argsort(stratum[order], kind="stable")]
-    folds = np.empty(len(order), dtype=np.intp)
-    folds[dealt] = np.arange(len(order)) % N_FOLDS
+    for own in (stratum == k for k in range(len(labels))):
+        folds[own] = FoldCuts.choose(hashes[own]).find_folds(hashes[own])
     return folds
 
 
@@ -65,7 +92,7 @@ def find_seen_people(values: FloatArray, strata: Sequence[object], numbers: Sequ
     `N_FOLDS` + k.
     """
     partitions = {number // N_FOLDS for number in numbers}
-    folds = {each: deal_folds(order_by_values(values, seed, each), strata) for each in partitions}
+    folds = {each: deal_folds(hash_people(values, seed, each), strata) for each in partitions}
     return np.stack([folds[number // N_FOLDS] != number % N_FOLDS for number in numbers])
 
 

@@ -13,7 +13,7 @@ Shape letters: N people, M patterns, K inferred columns (K >= M), S members, Q s
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -207,6 +207,12 @@ class IndexMoments(NamedTuple):
     mean: FloatArray
     covariance: FloatArray
     n_patterns: int
+
+    @classmethod
+    def compute(cls, members: Sequence[FloatArray]) -> "IndexMoments":
+        """Return the moments of the R-indices (N, M) of each member."""
+        joined = np.concatenate(members, axis=1)
+        return cls.from_sums(joined.sum(axis=0), joined.T @ joined, len(joined), members[0].shape[1])
 
     @classmethod
     def from_sums(cls, total: FloatArray, products: FloatArray, number: int, n_patterns: int) -> "IndexMoments":

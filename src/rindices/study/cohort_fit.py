@@ -16,7 +16,7 @@ from rindices.errors import StudyError, format_count, join_names
 from rindices.learners.ensemble import Member, TrainingOutcome, select_usable_members
 from rindices.model.fitted import FittedModel
 from rindices.model.records import CandidateRecord, SelectionRecord, describe_adjustment
-from rindices.selection.agreement import IndexRows
+from rindices.selection.agreement import IndexMoments, IndexRows
 from rindices.selection.choose import (
     MIN_STABLE_CONCORDANCE,
     Candidate,
@@ -239,13 +239,15 @@ def make_candidate(
     """
     usable = select_usable_members(members)
     inferred = [member.head.infer(prepare_patients(member.number)) for member in usable]
-    indices = np.stack(inferred) if usable else np.zeros((0, 0, point.n_patterns))
+    held_out = collect_likelihoods(members)
+    indices: IndexRows | IndexMoments = IndexRows(np.stack(inferred) if usable else np.zeros((0, 0, point.n_patterns)))
+    if held_out is not None and usable:
+        indices = IndexMoments.compute(inferred)
     split_halves = [member.evidence for member in usable if member.evidence is not None]
     evidence = np.array(split_halves) if split_halves else None
     numbers = tuple(member.number for member in usable)
     converged = sum(member.outcome is TrainingOutcome.CONVERGED for member in members)
-    held_out = collect_likelihoods(members)
-    return Candidate(point, IndexRows(indices), numbers, len(members), evidence, held_out, converged)
+    return Candidate(point, indices, numbers, len(members), evidence, held_out, converged)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rindices.errors import Problem
-from rindices.learners.prepared_people import deal_folds, order_by_values
+from rindices.learners.prepared_people import deal_folds, hash_people
 from rindices.learners.wrong_cells import CellComparison, find_wrong_cells
 from rindices.model.apply_checks import report_wrong_cells, resolve_on_outlier, tabulate_wrong_cells
 from rindices.preprocess.measures import resolve_adjustment
@@ -70,7 +70,7 @@ def _compare_cells(scans: Cohort, cohort: Cohort, seed: int, adjust: str | None)
     if SITE in scans.people:
         design = np.column_stack([design, pd.get_dummies(scans.people[SITE].astype(str)).to_numpy(dtype=float)])
     values = cohort.volumes.to_numpy(dtype=float)
-    folds = deal_folds(order_by_values(values, seed, 0), cohort.people[GROUP].tolist())
+    folds = deal_folds(hash_people(values, seed, 0), cohort.people[GROUP].tolist())
     fold_by_id = dict(zip(cohort.people[ID], folds, strict=True))
     volumes = scans.volumes.to_numpy(dtype=float)
     comparison = find_wrong_cells(

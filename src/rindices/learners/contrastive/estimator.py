@@ -32,7 +32,7 @@ from rindices.learners.base import Learner, RandomState, handle_zeros_in_scale
 from rindices.learners.contrastive.linear_start import (
     N_EM_STEPS,
     N_REFINEMENTS,
-    ExactContrasts,
+    ContrastSums,
     GroupMoments,
     LinearStart,
     MomentsQuestion,
@@ -41,7 +41,7 @@ from rindices.learners.contrastive.linear_start import (
 )
 from rindices.learners.contrastive.rotation import compute_severity_weights, fit_fastica_unmixing
 from rindices.learners.conversation import PeopleSet, run_conversation
-from rindices.learners.inference import ContrastiveHead, apply_log_transform, fit_log_transform
+from rindices.learners.inference import ContrastiveHead, TransformSums, fit_log_transform
 from rindices.learners.normal_variation import ReferenceTarget, estimate_covariance
 
 UNIT_SEVERITY_QUANTILE = 0.98
@@ -176,9 +176,9 @@ def initialise_contrastive_head(
     mean, scale = controls.mean(axis=0), handle_zeros_in_scale(controls.std(axis=0))
     z = (regions - mean) / scale
     share = fit_log_transform([z[~patient], z[patient]]) if straighten else 0.0
-    shifts = apply_log_transform(z[~patient], share)
-    moments = (shifts.mean(axis=0), handle_zeros_in_scale(shifts.std(axis=0)))
-    return ContrastiveHead(mean, scale, np.array(share), *moments, np.zeros((z.shape[1], n_patterns)))
+    shift_mean, shift_scale = TransformSums.compute(z[~patient], share).compute_scale(len(controls))
+    weights = np.zeros((z.shape[1], n_patterns))
+    return ContrastiveHead(mean, scale, np.array(share), shift_mean, handle_zeros_in_scale(shift_scale), weights)
 
 
 def compute_unit_severity(severities: FloatArray) -> FloatArray:
@@ -212,8 +212,7 @@ def solve_people(
         (question,) = questions
         if isinstance(question, MomentsQuestion):
             return [moments]
-        exact = ExactContrasts(patients @ question.linear_map - question.offset)
-        return [[exact] * len(question.directions)]
+        return [ContrastSums.compute(question, patients)]
 
     return run_conversation(fit_linear_start(PeopleSet(0, "seen"), n_patterns, np.random.default_rng(seed)), answer)
 

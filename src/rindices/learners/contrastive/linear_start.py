@@ -1,9 +1,9 @@
 """The linear start: patterns of variance that patients have in excess of controls, from sums over people.
 
 Moments of people give the disease space (`GroupMoments.solve_space`). Its basis maximises the likelihood of `rotation`,
-whose first term is a sum over patients. Sites sum this term together with its first and second derivatives, so that the
-likelihood is known near the current basis; of people at hand it is known everywhere. Between rotations the patterns are
-refined by a sparse factor model (`refine_patterns`). All of it is a conversation (`rindices.learners.conversation`).
+whose first term is a sum over patients. This term is summed together with its first and second derivatives, so that the
+likelihood is known near the current basis. Between rotations the patterns are refined by a sparse factor model
+(`refine_patterns`). All of it is a conversation (`rindices.learners.conversation`).
 
 With s = B u the severities, u the whitened ones (M,), and D = patterns B^-1 (R, M), the loss of an unmixing B (M, M)
 has three terms.
@@ -22,7 +22,6 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.optimize import minimize
 
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
@@ -48,9 +47,9 @@ N_REFINEMENTS, N_EM_STEPS, N_RANDOM_STARTS = 2, 10, 3
 """Rounds of refinement and rotation, EM steps of a refinement, and random starts of the first rotation."""
 MAX_ROTATION_STEPS = 20
 """Largest number of steps of a rotation; most end after about twelve."""
-_MAX_NEWTON_STEPS, _MIN_NEWTON_GAIN = 20, 1e-8  # between two sums over people
-_STEP_SHARES = np.array([1.0, 0.5, 0.2, 0.05])
-_MIN_RADIUS = 1e-4
+_MAX_NEWTON_STEPS, _MIN_NEWTON_GAIN = 6, 1e-8  # between two sums over people
+_STEP_SHARES = np.array([0.5, 0.2, 0.05])  # where a whole step loses
+_FIRST_RADIUS, _MIN_RADIUS = 0.5, 1e-4  # relative to the length of a row of the unmixing
 _TIE = 1e-4  # difference of log-likelihoods below which two starts found the same basis
 _MIN_GAIN = 1e-7  # of the log-likelihood, at which a start has converged
 _MOMENT_WEIGHTS = np.array([ODD_MOMENT_WEIGHT, EVEN_MOMENT_WEIGHT])
@@ -103,38 +102,13 @@ class ContrastQuestion(NamedTuple):
     """Asks how contrast functions, summed over the patients of a set, depend on the basis.
 
     linear_map (R, M), offset (M,): patients @ linear_map - offset are whitened severities; directions (S, M, M): unit
-    vectors in the rows. The answer has a `ContrastSums` for each of the S bases, or `ExactContrasts` of people who are
-    at hand.
+    vectors in the rows. The answer has a `ContrastSums` for each of the S bases.
     """
 
     people: PeopleSet
     linear_map: FloatArray
     offset: FloatArray
     directions: FloatArray
-
-
-class ExactContrasts(NamedTuple):
-    """The contrast functions of people at hand, given by whitened severities (N, M); exact for any unmixing."""
-
-    white: FloatArray
-
-    @property
-    def first_radius(self) -> float:
-        """Radius within which it is exact."""
-        return float("inf")
-
-    def extrapolate(self, unmixings: FloatArray) -> LossTerm:
-        """Return minus the negentropy per person (U,) at unmixings (U, M, M), and gradients (U, M, M)."""
-        norm = np.linalg.norm(unmixings, axis=2, keepdims=True)
-        unit = unmixings / norm
-        s = self.white @ unit.transpose(0, 2, 1)
-        bell = np.exp(-0.5 * s * s)
-        odd, even = (s * bell).mean(axis=1, keepdims=True), bell.mean(axis=1, keepdims=True) - np.sqrt(0.5)
-        slope = 2.0 * bell * (EVEN_MOMENT_WEIGHT * even * s - ODD_MOMENT_WEIGHT * odd * (1.0 - s * s))
-        loss = -(ODD_MOMENT_WEIGHT * odd**2 + EVEN_MOMENT_WEIGHT * even**2).sum(axis=(1, 2))
-        along = (slope * s).sum(axis=1)[:, :, None]
-        gradient = (slope.transpose(0, 2, 1) @ self.white - along * unit) / norm / len(self.white)
-        return LossTerm(loss, gradient)
 
 
 def sum_contrasts(white: FloatArray, directions: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -172,10 +146,12 @@ class ContrastSums(NamedTuple):
     gradients: FloatArray
     curvatures: FloatArray
 
-    @property
-    def first_radius(self) -> float:
-        """Radius within which it is trusted at first, relative to the length of a row of the unmixing."""
-        return 0.5
+    @classmethod
+    def compute(cls, question: ContrastQuestion, patients: FloatArray) -> list[Self]:
+        """Return the answer to a question for patients (N, R)."""
+        sums = sum_contrasts(patients @ question.linear_map - question.offset, question.directions)
+        means = (each / len(patients) for each in sums)
+        return [cls(*each) for each in zip(question.directions, *means, strict=True)]
 
     def extrapolate(self, unmixings: FloatArray) -> LossTerm:
         """Return minus the negentropy per person (U,) at unmixings (U, M, M) nearby, and gradients (U, M, M)."""
@@ -190,9 +166,7 @@ class ContrastSums(NamedTuple):
         return LossTerm(-(values**2 @ _MOMENT_WEIGHTS).sum(axis=1), tangent)
 
 
-def compute_losses(
-    contrasts: ContrastSums | ExactContrasts, unmixings: FloatArray, number: int, patterns: FloatArray
-) -> LossTerm:
+def compute_losses(contrasts: ContrastSums, unmixings: FloatArray, number: int, patterns: FloatArray) -> LossTerm:
     """Return the negative log-likelihood (U,) of unmixings (U, M, M) in a number of patients, and its gradients."""
     sign, logdet = np.linalg.slogdet(unmixings)
     is_singular = (sign == 0) | ~np.isfinite(logdet)
@@ -214,40 +188,23 @@ class BasisSearch:
     unmixing: FloatArray
     candidate: FloatArray
     loss: float = np.inf
-    contrasts: ContrastSums | ExactContrasts | None = None
-    radius: float | None = None
+    contrasts: ContrastSums | None = None
+    radius: float = _FIRST_RADIUS
     is_done: bool = False
 
-    def update(self, contrasts: ContrastSums | ExactContrasts, number: int, patterns: FloatArray) -> None:
+    def update(self, contrasts: ContrastSums, number: int, patterns: FloatArray) -> None:
         """Take the contrasts at the candidate, of a number of patients, and choose the next one."""
         loss = float(compute_losses(contrasts, self.candidate[None], number, patterns).loss[0])
         gain = self.loss - loss
-        if self.radius is None:
-            self.radius = contrasts.first_radius
         if gain > -_MIN_GAIN:  # at the optimum, rounding decides on the sign
             self.unmixing, self.loss, self.contrasts = self.candidate, loss, contrasts
-            self.radius = max(self.radius, min(1.0, 2.0 * self.radius))
+            self.radius = min(1.0, 2.0 * self.radius)
         else:
             self.radius *= 0.25
         if abs(gain) < _MIN_GAIN or self.radius < _MIN_RADIUS:
             self.is_done = True
         elif self.contrasts is not None:
-            self._find_candidate(self.contrasts, number, patterns, self.radius)
-
-    def _find_candidate(
-        self, contrasts: ContrastSums | ExactContrasts, number: int, patterns: FloatArray, radius: float
-    ) -> None:
-        if isinstance(contrasts, ContrastSums):
-            self.candidate = find_by_newton_steps(contrasts, self.unmixing, number, patterns, radius)
-            return
-        shape = self.unmixing.shape
-
-        def evaluate(flat: FloatArray) -> tuple[float, FloatArray]:
-            term = compute_losses(contrasts, flat.reshape(1, *shape), number, patterns)
-            return float(term.loss[0]), term.gradient.ravel()
-
-        found = minimize(evaluate, self.unmixing.ravel(), jac=True, method="L-BFGS-B")
-        self.unmixing, self.loss, self.is_done = found.x.reshape(shape), float(found.fun), True  # nothing more to ask
+            self.candidate = find_by_newton_steps(self.contrasts, self.unmixing, number, patterns, self.radius)
 
 
 def find_by_newton_steps(
@@ -257,27 +214,26 @@ def find_by_newton_steps(
 
     Newton steps converge to the last digit, so rounding, which depends on the division into sites, does not matter.
     """
-    limit = radius * np.linalg.norm(unmixing, axis=1, keepdims=True)
-    size = unmixing.size
-    offsets = np.concatenate([np.eye(size), -np.eye(size)]).reshape(-1, *unmixing.shape)
+    limit, size = radius * np.linalg.norm(unmixing, axis=1, keepdims=True), unmixing.size
     width = 1e-5 * float(np.linalg.norm(unmixing)) / np.sqrt(size)
-    current = unmixing
+    offsets = width * np.concatenate([np.zeros((1, size)), np.eye(size)]).reshape(-1, *unmixing.shape)
+    current, trial, lowest, gradients = unmixing, unmixing, np.inf, np.zeros((size + 1, size))
     for _ in range(_MAX_NEWTON_STEPS):
-        points = np.concatenate([current[None], current + width * offsets])
-        losses, gradients = compute_losses(contrasts, points, number, patterns)
-        flat = gradients.reshape(len(points), -1)
-        curvature = (flat[1 : size + 1] - flat[size + 1 :]) / (2.0 * width)
-        values, vectors = np.linalg.eigh((curvature + curvature.T) / 2.0)
-        values = np.maximum(np.abs(values), 1e-6 * np.abs(values).max())
-        step = (vectors / values @ (vectors.T @ -flat[0])).reshape(unmixing.shape)
+        losses, slopes = compute_losses(contrasts, trial + offsets, number, patterns)
+        if abs(lowest - losses[0]) < _MIN_NEWTON_GAIN:  # the last step is taken whatever rounding says
+            return np.asarray(trial)
+        if losses[0] < lowest:
+            current, lowest, gradients = trial, losses[0], slopes.reshape(size + 1, size)
+            values, vectors = np.linalg.eigh((gradients[1:] - gradients[0]) / width)
+            values = np.maximum(np.abs(values), 1e-6 * np.abs(values).max())
+            step = (vectors / values @ (vectors.T @ -gradients[0])).reshape(unmixing.shape)
+            trial = np.clip(current + step, unmixing - limit, unmixing + limit)
+            continue
         trials = np.clip(current + _STEP_SHARES[:, None, None] * step, unmixing - limit, unmixing + limit)
-        trial_losses = compute_losses(contrasts, trials, number, patterns).loss
-        best = int(np.argmin(trial_losses))
-        if abs(losses[0] - trial_losses[0]) < _MIN_NEWTON_GAIN:  # the last step is taken whatever rounding says
-            return np.asarray(trials[0])
-        if not trial_losses[best] < losses[0]:
+        shorter = compute_losses(contrasts, trials, number, patterns).loss
+        if not shorter.min() < lowest:
             break
-        current = trials[best]
+        trial = trials[int(np.argmin(shorter))]
     return np.asarray(current)
 
 
@@ -373,7 +329,7 @@ class Rotation:
         """Directions (S, M, M) at which sums are needed."""
         return np.stack([normalise_rows(search.candidate) for search in self.searches])
 
-    def update(self, answers: Sequence[ContrastSums | ExactContrasts]) -> None:
+    def update(self, answers: Sequence[ContrastSums]) -> None:
         """Take the answers at the candidates."""
         for search, contrasts in zip(self.searches, answers, strict=True):
             if not search.is_done:

@@ -19,7 +19,7 @@ from rindices.learners.base import Learner, RandomState
 from rindices.learners.contrastive.estimator import initialise_contrastive_head
 from rindices.learners.contrastive.linear_start import (
     ContrastQuestion,
-    ExactContrasts,
+    ContrastSums,
     GroupMoments,
     LinearStart,
     MomentsQuestion,
@@ -59,7 +59,7 @@ from rindices.learners.trajectory.visits import (
     prepare_visit_shifts,
 )
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
-from rindices.selection.agreement import IndexRows, agreement
+from rindices.selection.agreement import IndexMoments
 from rindices.selection.choose import find_agreeing_members
 from rindices.threads import limit_blas_threads
 
@@ -142,7 +142,7 @@ def compare_trajectory_halves(people: Sequence[PreparedPeople], members: Sequenc
             else:
                 model = run_conversation(fit_half(name, n_patterns, held_out.shape, member.steps, rng), source.answer)
             indices.append(make_trajectory_head(own.head, model)[0].infer(own.values[own.y == 1]))
-        compared.append(member._replace(evidence=agreement(*indices)[:3]))
+        compared.append(member._replace(evidence=IndexMoments.compute(indices).compare(0, 1)[:3]))
     return compared
 
 
@@ -275,8 +275,7 @@ class _ShiftedPeople:
         if isinstance(question, MomentsQuestion):
             return self.compute_moments(part)[0]
         if isinstance(question, ContrastQuestion):
-            patients = self.compute_moments(part)[1]
-            return [ExactContrasts(patients @ question.linear_map - question.offset)] * len(question.directions)
+            return ContrastSums.compute(question, self.compute_moments(part)[1])
         moments, held_out = self.compute_moments(part)[0], None
         if question.held_out is not None:
             held_out = self.select(question.held_out.part, 1)
@@ -453,8 +452,8 @@ class DiseaseTrajectories(Learner):
         self.members_ = fit_trajectory_members(
             people.deal_to_members(numbers, seed), int(self.n_patterns), numbers, seed, self.shape
         )
-        indices = np.stack([member.head.infer(people.X[patient]) for member in self.members_])
-        consensus = find_agreeing_members(IndexRows(indices))
+        indices = [member.head.infer(people.X[patient]) for member in self.members_]
+        consensus = find_agreeing_members(IndexMoments.compute(indices))
         self.consensus_ = [
             (self.members_[k], order) for k, order in zip(consensus.agreeing, consensus.orders, strict=True)
         ]
