@@ -48,7 +48,7 @@ N_REFINEMENTS, N_EM_STEPS, N_RANDOM_STARTS = 2, 10, 3
 MAX_ROTATION_STEPS = 20
 """Largest number of steps of a rotation; most end after about twelve."""
 _MAX_NEWTON_STEPS, _MIN_NEWTON_GAIN = 6, 1e-8  # between two sums over people
-_STEP_SHARES = np.array([0.5, 0.2, 0.05])  # where a whole step loses
+_STEP_SHARES = np.array([0.5, 0.2, 0.05, 0.01])  # where a whole step loses
 _FIRST_RADIUS, _MIN_RADIUS = 0.5, 1e-4  # relative to the length of a row of the unmixing
 _TIE = 1e-4  # difference of log-likelihoods below which two starts found the same basis
 _MIN_GAIN = 1e-7  # of the log-likelihood, at which a start has converged
@@ -227,6 +227,7 @@ def find_by_newton_steps(
             values, vectors = np.linalg.eigh((gradients[1:] - gradients[0]) / width)
             values = np.maximum(np.abs(values), 1e-6 * np.abs(values).max())
             step = (vectors / values @ (vectors.T @ -gradients[0])).reshape(unmixing.shape)
+            step /= max(1.0, float(np.abs(step / limit).max()))
             trial = np.clip(current + step, unmixing - limit, unmixing + limit)
             continue
         trials = np.clip(current + _STEP_SHARES[:, None, None] * step, unmixing - limit, unmixing + limit)
