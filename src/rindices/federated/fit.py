@@ -19,7 +19,7 @@ from rindices.federated import build, ensemble, kinds
 from rindices.federated.adjustment import AdjustedSums, ask_for_adjustment, ask_for_tests, ask_for_transform
 from rindices.federated.messages import COMPUTE_ERRORS, ExchangeError, unpack_symmetric
 from rindices.federated.privacy import FEWEST_PEOPLE
-from rindices.federated.rounds import Dealer, InMemoryTransport, PreparedRounds, RoundRecord, Rounds, Transport
+from rindices.federated.rounds import InMemoryTransport, PreparedRounds, RoundRecord, Rounds, Transport
 from rindices.federated.site import Site
 from rindices.federated.subsets import GROUPS, MAX_PEOPLE, SubsetPlan, name_half, name_member
 from rindices.learners.conversation import HALVES, Conversation, PeopleSet, join_conversations, run_conversation
@@ -105,8 +105,7 @@ class FederatedFit:
         self.on_stage("adjustment")
 
         def make_plan(counts: Mapping[str, int]) -> SubsetPlan:
-            plan = SubsetPlan(settings.seed, model.n_members).limit_people(counts, settings.max_people)
-            return self.rounds.transport.deal(plan) if isinstance(self.rounds.transport, Dealer) else plan
+            return SubsetPlan(settings.seed, model.n_members).limit_people(counts, settings.max_people)
 
         self.sums, plan = ask_for_adjustment(self.rounds, settings.adjust, settings.harmonise, make_plan)
         n_controls, n_patients = (self.sums.groups[group].number for group in GROUPS)

@@ -25,8 +25,6 @@ from rindices._typing import AnyArray, FloatArray, IntArray
 from rindices.errors import StudyError, format_count
 from rindices.federated.messages import Answer, Request
 from rindices.federated.site import BATCH, Site
-from rindices.federated.subsets import GROUPS, SubsetPlan
-from rindices.learners.prepared_people import FoldCuts, HashArray
 from rindices.model.fitted import FittedModel
 from rindices.study.cluster import connect_client, require_packages
 from rindices.study.engines import count_processes
@@ -109,12 +107,6 @@ def tabulate_part(part: Part, model: FittedModel) -> pd.DataFrame:
     return open_part(part).tabulate_people(model)
 
 
-def list_hashes_of_part(part: Part, plan: SubsetPlan) -> dict[str, HashArray]:
-    """Return the hashes of the people of a part that folds are drawn from, by set and group; runs on a worker."""
-    subsets = open_part(part).make_subsets(plan)
-    return {f"{k}/{group}": subsets.list_hashes(k, group) for k in range(plan.n_sets) for group in GROUPS}
-
-
 def count_left_out(part: Part) -> int:
     """Return the number of people of a part who lack a region or a covariate; runs on a worker."""
     return open_part(part).n_left_out
@@ -136,12 +128,6 @@ class PartitionTransport:
         n_repeated = int((numbers[1:] == numbers[:-1]).sum())
         if n_repeated:
             raise StudyError(_format_repeated(n_repeated))
-
-    def deal(self, plan: SubsetPlan) -> SubsetPlan:
-        """Return the plan with the folds of everyone."""
-        parts = self._run(list_hashes_of_part, plan)
-        hashes = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-        return replace(plan, cuts={key: FoldCuts.choose(own) for key, own in hashes.items() if len(own)})
 
     def count_left_out(self) -> int:
         """Return the number of people who lack a region or a covariate, and so are left out."""

@@ -13,7 +13,7 @@ Shape letters: D columns of a Gram matrix.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -47,14 +47,6 @@ class Transport(Protocol):
 
     def ask(self, request: Request) -> Sequence[Answer]:
         """Return the answer of every site, in the order of their names."""
-
-
-@runtime_checkable
-class Dealer(Protocol):
-    """A transport to parts of one table, which knows the hashes of everyone."""
-
-    def deal(self, plan: SubsetPlan) -> SubsetPlan:
-        """Return the plan with folds that are dealt across all parts."""
 
 
 @dataclass

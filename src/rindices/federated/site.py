@@ -415,13 +415,11 @@ class Site:
 
     def _get_subsets(self, request: Request) -> Subsets:
         plan = SubsetPlan.from_dict(request.settings.get("plan", {}))
-        if plan.cuts and self.fewest:
-            raise RefusedError("other-plan: a site deals its people to folds itself.")
         if self._subsets is None or self._subsets[0] != plan:
-            self._subsets = plan, self.make_subsets(plan)
+            self._subsets = plan, self._make_subsets(plan)
         return self._subsets[1]
 
-    def make_subsets(self, plan: SubsetPlan) -> Subsets:
+    def _make_subsets(self, plan: SubsetPlan) -> Subsets:
         """Return the sets of a plan."""
 
         def hash_own_people(purpose: str) -> HashArray:
@@ -447,7 +445,7 @@ class Site:
         if "numbers" not in settings:
             raise ExchangeError("the model is not that of a federated study: apply it with rindices apply.")
         plan = SubsetPlan.from_dict(settings["plan"])
-        subsets = self.make_subsets(plan)
+        subsets = self._make_subsets(plan)
         seen = [
             np.any([subsets.find(name_member(int(number)), group) for group in GROUPS], axis=0)
             for number in settings["numbers"]

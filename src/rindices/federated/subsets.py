@@ -1,9 +1,9 @@
 """Sets of people over which sums are taken: folds, what is made of them, and blocks, by a hash of people's regions.
 
 As in memory, members come in sets of `N_FOLDS`: each set has folds of its own, and member k of a set sees all folds but
-one. Halves are three of the folds and the two others. So every set of people is a union of folds. Each site deals the
-people of each group to folds as `rindices.learners.prepared_people.deal_folds` deals a group and site in memory:
-neither ids nor the order of rows matter.
+one. Halves are three of the folds and the two others. So every set of people is a union of folds. A person's fold
+depends on the person's values, the seed of the study and the set of members alone: each site knows the folds of its own
+people, and neither ids, nor the order of rows, nor the division into sites matter.
 
 A small group of a site is split into two folds, or not at all, because folds, or differences of sets, would have too
 few people; so is one of which a fold would have too few people of a category. Blocks have nobody in common; a small
@@ -18,14 +18,14 @@ Shape letters: N people.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.federated.messages import ExchangeError
-from rindices.learners.prepared_people import N_FOLDS, FoldCuts, HashArray
+from rindices.learners.prepared_people import N_FOLDS, HashArray, find_ranges
 
 GROUPS = ("controls", "patients")
 SAMPLE = "sample"
@@ -43,15 +43,13 @@ class SubsetPlan:
     """How subsets of people are drawn.
 
     seed: of the hash; members: number of members; controls, patients: share of the group that each set of folds and the
-    sample are drawn from; cuts: folds of everyone by set and group, for parts of one table; without them, each site
-    deals its own people.
+    sample are drawn from.
     """
 
     seed: int
     members: int
     controls: float = 1.0
     patients: float = 1.0
-    cuts: Mapping[str, FoldCuts] = field(default_factory=dict)
 
     def limit_people(self, counts: Mapping[str, int], limit: int = MAX_PEOPLE) -> "SubsetPlan":
         """Return the plan for groups of these sizes: subsets are drawn from at most about ``limit`` people."""
@@ -70,7 +68,7 @@ class SubsetPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for a request."""
-        return {**vars(self), "cuts": {key: [each.first, list(each.cuts)] for key, each in self.cuts.items()}}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -80,8 +78,7 @@ class SubsetPlan:
         """
         try:
             controls, patients = (float(values.get(group, 1.0)) for group in GROUPS)
-            cuts = {key: FoldCuts(int(first), tuple(each)) for key, (first, each) in values.get("cuts", {}).items()}
-            plan = cls(int(values["seed"]), int(values["members"]), controls, patients, cuts)
+            plan = cls(int(values["seed"]), int(values["members"]), controls, patients)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ExchangeError("the request has no plan of subsamples: the centre must send one.") from error
         shares = (plan.controls, plan.patients)
@@ -178,30 +175,18 @@ class Subsets:
         A group that is too small for all folds is in two of them, or in one; which ones differs between sites.
         """
         if (partition, group) not in self._folds:
-            rows = self.draw(partition, group)
-            folds = np.full(len(self._categories), -1)
-            if len(rows):
+            mask, share = self._groups[group], getattr(self._plan, group)
+            rows = np.flatnonzero(mask & (self._get_places(str(partition)) < share))
+            folds = np.full(len(mask), -1)
+            if len(rows) and not 0 < mask.sum() - len(rows) < self._fewest:
                 hashes = self._hashes[str(partition)][rows]
-                chosen = self._plan.cuts.get(f"{partition}/{group}") or FoldCuts.choose(hashes)
-                dealt = chosen.find_folds(hashes)
-                ranks = (dealt - chosen.first) % N_FOLDS
-                for parts in (dealt, (chosen.first + 2 * (ranks > 1)) % N_FOLDS, np.full(len(rows), chosen.first)):
+                ranges, first = find_ranges(hashes, share), int(hashes.min() % N_FOLDS)
+                for parts in (ranges, (first + 2 * (ranges > 1)) % N_FOLDS, np.full(len(rows), first)):
                     folds[rows] = parts
                     if self._has_enough(rows, parts):
                         break
             self._folds[partition, group] = folds
         return self._folds[partition, group]
-
-    def draw(self, partition: int, group: str) -> IntArray:
-        """Return the rows of the people of a group that a set of folds is drawn from; none where few are not drawn."""
-        mask = self._groups[group]
-        rows = np.flatnonzero(mask & (self._get_places(str(partition)) < getattr(self._plan, group)))
-        return rows[: 0 if 0 < mask.sum() - len(rows) < self._fewest else None]
-
-    def list_hashes(self, partition: int, group: str) -> HashArray:
-        """Return the hashes of the people that a set of folds is drawn from."""
-        rows = self.draw(partition, group)
-        return self._hashes[str(partition)][rows]
 
     def _has_enough(self, rows: IntArray, parts: IntArray) -> bool:
         """Return whether parts of people have nobody or enough people, also of each category that is not rare."""

@@ -23,6 +23,7 @@ SUBSAMPLE_SHARE = 1.0 - 1.0 / N_FOLDS
 """Share of the people that a member is trained on."""
 
 
+_MIN_FOLD_SHARE = 0.5  # least size of a fold, relative to the mean
 HashArray = npt.NDArray[np.uint64]
 
 
@@ -52,37 +53,25 @@ def order_by_values(values: FloatArray, seed: int) -> IntArray:
     return np.argsort(hash_people(values, seed, 0), kind="stable")
 
 
-class FoldCuts(NamedTuple):
-    """Folds of a stratum as ranges of hashes: its first fold, and the first hash of each later one."""
-
-    first: int
-    cuts: tuple[int, ...]
-
-    @classmethod
-    def choose(cls, hashes: HashArray) -> Self:
-        """Return ranges with as many of the hashes (N,) each, but for one person."""
-        ordered = np.append(np.sort(hashes), np.uint64(2**64 - 1))
-        cuts = (int(ordered[-(-len(hashes) * k // N_FOLDS)]) for k in range(1, N_FOLDS))
-        return cls(int(ordered[0]) % N_FOLDS, tuple(cuts))
-
-    def find_folds(self, hashes: HashArray) -> IntArray:
-        """Return the fold (N,) of each person, from 0 to `N_FOLDS` - 1."""
-        return np.asarray(
-            (self.first + np.searchsorted(np.array(self.cuts, dtype=np.uint64), hashes, side="right")) % N_FOLDS
-        )
-
-
 def deal_folds(hashes: HashArray, strata: Sequence[object]) -> IntArray:
-    """Return the fold (N,) of each person, from 0 to `N_FOLDS` - 1, within strata; see `FoldCuts`.
+    """Return the fold (N,) of each person, from 0 to `N_FOLDS` - 1.
 
-    hashes: (N,) as from `hash_people`; strata: (N,) group of each person, or group and site. A stratum is dealt by its
-    own hashes alone, so that each site can deal its own people.
+    hashes: (N,) as from `hash_people`; strata: (N,) group of each person, or group and site. Folds are ranges of the
+    hash, the same for all: so neither the other people nor their division into sites or files matter. In a small stratum
+    whose folds would differ much in size, people are dealt in the order of the hash instead.
     """
-    labels, folds = {stratum: k for k, stratum in enumerate(dict.fromkeys(strata))}, np.empty(len(hashes), np.intp)
-    stratum = np.array([labels[each] for each in strata], dtype=np.intp)
-    for own in (stratum == k for k in range(len(labels))):
-        folds[own] = FoldCuts.choose(hashes[own]).find_folds(hashes[own])
+    folds, order = find_ranges(hashes), np.argsort(hashes, kind="stable")
+    labels = {stratum: k for k, stratum in enumerate(dict.fromkeys(strata))}
+    stratum = np.array([labels[each] for each in strata], dtype=np.intp)[order]
+    for rows in (order[stratum == k] for k in range(len(labels))):
+        if np.bincount(folds[rows], minlength=N_FOLDS).min() < _MIN_FOLD_SHARE * len(rows) / N_FOLDS:
+            folds[rows] = (int(hashes[rows[0]]) + np.arange(len(rows))) % N_FOLDS
     return folds
+
+
+def find_ranges(hashes: HashArray, share: float = 1.0) -> IntArray:
+    """Return the range (N,) of each hash, of `N_FOLDS` equal ones from 0; share: largest hash, as a share of all."""
+    return np.minimum((hashes / 2.0**64 / share * N_FOLDS).astype(np.intp), N_FOLDS - 1)
 
 
 def find_seen_people(values: FloatArray, strata: Sequence[object], numbers: Sequence[int], seed: int) -> BoolArray:

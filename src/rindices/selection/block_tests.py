@@ -114,7 +114,7 @@ class BlockSums(NamedTuple):
         contrast = self.compute_contrast(self.is_patient)
         top = contrast.find_top_directions(n_directions)
         keep = np.eye(len(top)) - (top / contrast.scale[:, None]) @ (contrast.controls @ top).T * contrast.scale
-        products = np.einsum("ij,bik,kl->bjl", keep, self.products, keep)
+        products = keep.T @ self.products @ keep
         return self._replace(products=products, directions=self.directions @ keep)
 
     def _sum_groups(self, is_patient: BoolArray) -> tuple[GroupSums, GroupSums]:
