@@ -4,8 +4,8 @@ The estimates are those of `rindices.preprocess` and `rindices.selection.group_d
 numeric covariates are mean +- 2.5 standard deviations, because the smallest and the largest value are those of single
 people. The constant c of the log transform is the best of a grid.
 
-Each exchange site is a site of ComBat (`rindices.preprocess.harmonise`). Its shift and scale of each region follow from
-the products of covariates and regions by site, which the adjustment asks for anyway: nothing more leaves a site.
+Each exchange site is a site of ComBat (`rindices.preprocess.harmonise`). What all sites have in common follows from the
+products of covariates and regions; each site then finds its own shift and scale, and sends products without them.
 
 Shape letters: K sites, R regions, P columns of the design, H values of c.
 """
@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from rindices._typing import FloatArray
-from rindices.errors import PreprocessingError, join_names
+from rindices.errors import PreprocessingError
 from rindices.federated import kinds
 from rindices.federated.messages import Answer, ExchangeError, Preparation, unpack_symmetric
-from rindices.federated.rounds import PreparedRounds, Rounds, check_same_table
+from rindices.federated.rounds import PreparedRounds, Rounds, Total, check_same_table
 from rindices.federated.subsets import GROUPS, SubsetPlan
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.inference import ContrastiveHead
@@ -29,7 +29,7 @@ from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess import residualise
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD, Standardiser
+from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD, Standardiser, refuse_constant_regions
 from rindices.selection import group_difference
 from rindices.selection.block_tests import BlockSums, compare_blocks
 from rindices.study.group_tests import GroupTests
@@ -56,13 +56,6 @@ class GroupProducts(NamedTuple):
     def centre_products(self) -> FloatArray:
         """Return the products about the mean of the group."""
         return np.asarray(self.products - np.outer(self.total, self.total) / max(self.number, 1))
-
-    def move(self, linear: FloatArray, offset: FloatArray) -> "GroupProducts":
-        """Return the products of people x @ linear + offset, (P + R, P + R) and (P + R,)."""
-        total = self.total @ linear
-        cross = np.outer(total, offset)
-        products = linear.T @ self.products @ linear + cross + cross.T + self.number * np.outer(offset, offset)
-        return GroupProducts(self.number, total + self.number * offset, products)
 
 
 def _add_products(groups: Iterable[GroupProducts]) -> GroupProducts:
@@ -205,60 +198,49 @@ def ask_for_adjustment(rounds: Rounds, adjust: str | None, harmonise: bool = Fal
     if not number:
         raise ExchangeError("no site has enough people in all categories: adjust for fewer covariates.")
     centre = np.sum([means.arrays[f"{group}.sum"] for group in GROUPS], axis=0) / number
-    answers = rounds.ask(kinds.PRODUCTS, settings, {"centre": centre}).answers
-    by_site = {group: {answer.site: _read_products(answer, group) for answer in answers} for group in GROUPS}
-    harmoniser = None
+    arrays = {"centre": centre, "numbers": np.stack([means.arrays[f"{group}.sum"] for group in GROUPS])}
+    within: dict[str, object] = {"within": True} if harmonise else {}
+    total = rounds.ask(kinds.PRODUCTS, settings | within, arrays)
     if harmonise:
-        harmoniser = _fit_site_effects(by_site["controls"], centre, sums.n_columns, regions)
-        by_site = {
-            group: {site: _harmonise_products(each, harmoniser, site, centre) for site, each in products.items()}
-            for group, products in by_site.items()
-        }
-    groups = {group: _add_products(products.values()) for group, products in by_site.items()}
-    return replace(sums, centre=centre, groups=groups, harmoniser=harmoniser)
+        sums = replace(sums, harmoniser=_fit_harmoniser(total, centre, sums.n_columns, regions))
+        total = rounds.ask(kinds.PRODUCTS, sums.to_settings(), arrays | sums.to_arrays())
+        sums = replace(sums, harmoniser=_add_site_effects(sums.harmoniser, total.answers, described.answers))
+    return replace(sums, centre=centre, groups={group: _read_products(total, group) for group in GROUPS})
 
 
-def _read_products(answer: Answer, group: str) -> GroupProducts:
-    products = unpack_symmetric(answer.arrays[f"{group}.products"])
-    return GroupProducts(answer.counts[group], answer.arrays[f"{group}.sum"], products)
+def _read_products(total: Total, group: str) -> GroupProducts:
+    products = unpack_symmetric(total.arrays[f"{group}.products"])
+    return GroupProducts(total.counts[group], total.arrays[f"{group}.sum"], products)
 
 
-def _fit_site_effects(
-    controls: Mapping[str, GroupProducts], centre: FloatArray, n_columns: int, regions: Sequence[str]
-) -> Harmoniser:
-    """Return `Harmoniser.fit` of the controls of all sites, from their products about the centre (P + R,)."""
-    small = [site for site, group in controls.items() if group.number < 2]
-    if small:
-        raise PreprocessingError(
-            f"{join_names(small)} has no controls that can be adjusted, and the effect of a site needs them: leave the "
-            'site out (--leave-out), or set harmonise = "none".'
-        )
-    within = [group.centre_products() for group in controls.values()]
-    coefficients = _regress_columns(np.sum(within, axis=0), n_columns)
-    numbers = np.array([group.number for group in controls.values()])
-    means = np.stack([centre + group.mean for group in controls.values()])
-    average = (numbers @ means / numbers.sum())[:n_columns]
-    levels = means[:, n_columns:] - (means[:, :n_columns] - average) @ coefficients
-    squares = np.stack([np.diag(_compute_residual_products(each, coefficients)) for each in within])
-    sites = {site: group.number for site, group in controls.items()}
-    return Harmoniser.from_moments(sites, levels, squares, (average, coefficients), regions)
+def _fit_harmoniser(total: Total, centre: FloatArray, n_columns: int, regions: Sequence[str]) -> Harmoniser:
+    """Return `Harmoniser.fit` of the controls of all sites but for the effects of sites, which each site finds itself.
 
-
-def _harmonise_products(group: GroupProducts, harmoniser: Harmoniser, site: str, centre: FloatArray) -> GroupProducts:
-    """Return the products of a group of a site after its effect was removed, about the same centre (P + R,).
-
-    Harmonised volumes are e + (v - e - sd shift) / scale, where e are the volumes that covariates predict: a linear
-    function of volumes and covariates, so that their products follow.
+    total: products of controls about the centre (P + R,), and about their mean at each site.
     """
-    row, n_columns = harmoniser.sites.index(site), len(harmoniser.centre)
-    scale = harmoniser.scale[row]
-    linear = np.eye(len(centre))
-    linear[n_columns:, n_columns:] = np.diag(1.0 / scale)
-    linear[:n_columns, n_columns:] = harmoniser.coefficients * (1.0 - 1.0 / scale)
-    expected = harmoniser.mean - harmoniser.centre @ harmoniser.coefficients
-    offset = np.zeros(len(centre))
-    offset[n_columns:] = expected * (1.0 - 1.0 / scale) - harmoniser.sd * harmoniser.shift[row] / scale
-    return group.move(linear, centre @ linear + offset - centre)
+    controls = _read_products(total, "controls")
+    if controls.number < 2:
+        raise PreprocessingError(
+            'the sites have no controls that can be adjusted, and effects of sites need them: set harmonise = "none".'
+        )
+    within = unpack_symmetric(total.arrays["controls.within"])
+    coefficients = _regress_columns(within, n_columns)
+    mean, squares = centre + controls.mean, np.diag(_compute_residual_products(within, coefficients))
+    sd, nobody = np.sqrt(np.maximum(squares, 0.0) / controls.number), np.zeros((0, len(regions)))
+    refuse_constant_regions(mean[n_columns:], sd, regions, "constant within sites")
+    return Harmoniser("controls", (), (), mean[n_columns:], mean[:n_columns], coefficients, sd, nobody, nobody)
+
+
+def _add_site_effects(
+    harmoniser: Harmoniser | None, answers: Sequence[Answer], described: Sequence[Answer]
+) -> Harmoniser | None:
+    """Return the harmoniser with the effects that sites sent; under masks they send none."""
+    effects = {answer.site: answer.arrays["effect"] for answer in answers if "effect" in answer.arrays}
+    if harmoniser is None or not effects:
+        return harmoniser
+    shift, scale = np.stack(list(effects.values()), axis=1)
+    counts = tuple(answer.counts["controls"] for answer in described)
+    return replace(harmoniser, sites=tuple(effects), counts=counts, shift=shift, scale=scale)
 
 
 def ask_for_tests(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> GroupTests:

@@ -89,7 +89,10 @@ def list_counted_sets(request: Request) -> list[str]:
 def _shape_products(settings: Settings, arrays: Arrays) -> Shapes:
     number = arrays["centre"].shape[0]
     sums: Shapes = {f"{group}.sum": (number,) for group in GROUPS}
-    return sums | {f"{group}.products": (count_packed(number),) for group in GROUPS}
+    sums |= {f"{group}.products": (count_packed(number),) for group in GROUPS}
+    if "harmonise" not in settings:
+        return sums | ({"controls.within": (count_packed(number),)} if settings.get("within") else {})
+    return sums | ({} if "sites" in settings else {"effect": (2, arrays["harmonise.mean"].shape[0])})
 
 
 def _shape_transform(settings: Settings, arrays: Arrays) -> Shapes:
@@ -145,7 +148,7 @@ KINDS: Mapping[str, RequestKind] = {
     DESCRIBE: RequestKind(
         "names and numbers",
         "names of regions, unit, names and categories of covariates, number of controls and patients; whether all "
-        "values are positive",
+        "values are positive; public key",
         "everyone; categories of fewer than the fewest people are not named",
         lambda settings, arrays: {},
     ),
@@ -157,7 +160,9 @@ KINDS: Mapping[str, RequestKind] = {
     ),
     PRODUCTS: RequestKind(
         "adjustment, standardisation, effects of regions and of sites",
-        "sums of products of covariates and regions about the centre, (P + R)(P + R + 1) / 2 numbers a group",
+        "sums of products of covariates and regions about the centre, (P + R)(P + R + 1) / 2 numbers a group; where "
+        "effects of sites are removed also those of controls about their mean at the site, then all without the effect "
+        "and, if there are no masks, the site's shift and scale of each region",
         "controls, patients; nothing where a category has too few people",
         _shape_products,
     ),

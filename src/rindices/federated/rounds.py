@@ -19,7 +19,7 @@ import numpy as np
 
 from rindices._typing import FloatArray
 from rindices.errors import join_names
-from rindices.federated import kinds
+from rindices.federated import kinds, secure
 from rindices.federated.messages import (
     Answer,
     Arrays,
@@ -65,7 +65,7 @@ class InMemoryTransport:
 class Total(NamedTuple):
     """Sums over the people of all sites.
 
-    counts: number of people by the name of the set.
+    counts: number of people by the name of the set; answers: of single sites, or one of all of them under masks.
     """
 
     arrays: dict[str, FloatArray]
@@ -85,11 +85,14 @@ class RoundRecord(NamedTuple):
 class Rounds:
     """Asks one request after the other.
 
-    on_round: called with each `RoundRecord`.
+    on_round: called with each `RoundRecord`; masked: whether all sums but names and numbers of people are asked for
+    under masks, so that their total alone can be read; left: first round without a site, of those that left.
     """
 
     transport: Transport
     on_round: Callable[[int, RoundRecord], None] | None = None
+    masked: bool = False
+    left: Mapping[str, int] = field(default_factory=dict)
     records: list[RoundRecord] = field(default_factory=list)
     _answers: dict[str, dict[str, Answer]] = field(default_factory=dict)
     """Answers of the rounds that later ones are compared with, by kind and site."""
@@ -99,25 +102,44 @@ class Rounds:
 
         Raises ExchangeError: if an answer is not as it should be; its site is named.
         """
-        request = Request(kind, len(self.records) + 1, settings or {}, arrays or {})
-        answers = self.transport.ask(request)
-        shapes = kinds.get_kind(kind).get_shapes(request)
-        described, means = (self._answers.get(each, {}) for each in (kinds.DESCRIBE, kinds.MEANS))
-        for answer in answers:
-            sizes = described[answer.site].counts if answer.site in described else None
-            check_answer(answer, request, shapes, sizes)
-            if kind == kinds.PRODUCTS and answer.site in means:
-                _check_means(answer, means[answer.site], request)
-        self._answers[kind] = {answer.site: answer for answer in answers}
-        sites = self._answers[kinds.DESCRIBE]
-        if [answer.site for answer in answers] != list(sites):
+        is_masked = self.masked and kind != kinds.DESCRIBE
+        own = {"sites": self._list_sites()} if is_masked else {}
+        request = Request(kind, len(self.records) + 1, {**(settings or {}), **own}, arrays or {})
+        answers = parts = self.transport.ask(request)
+        names = [answer.site for answer in answers]
+        if kind != kinds.DESCRIBE and names != (secure.list_sites(request) if is_masked else self.sites):
             raise ExchangeError(f"the sites of round {request.round} are not those of the first round: begin again.")
+        described, means = (self._answers.get(each, {}) for each in (kinds.DESCRIBE, kinds.MEANS))
+        sizes = {name: answer.counts for name, answer in described.items()}
+        if is_masked:
+            for answer in answers:
+                _check_belongs(answer, request)
+            parts, sizes = [secure.add_answers(answers, request)], {secure.TOTAL: _add_counts(list(described.values()))}
+        shapes = kinds.get_kind(kind).get_shapes(request)
+        for part in parts:
+            check_answer(part, request, shapes, sizes.get(part.site))
+            if kind == kinds.PRODUCTS and part.site in means and "harmonise" not in request.settings and not self.left:
+                _check_means(part, means[part.site], request)
+        self._answers[kind] = {part.site: part for part in parts}
         self.records.append(RoundRecord(kind, len(request.encode()), max(len(answer.encode()) for answer in answers)))
         if self.on_round is not None:
             self.on_round(len(self.records), self.records[-1])
-        totals = {name: np.sum([answer.arrays[name] for answer in answers], axis=0) for name in shapes}
-        counts = {key: sum(answer.counts[key] for answer in answers) for key in answers[0].counts}
-        return Total(totals, counts, answers)
+        totals = {name: np.sum([part.arrays[name] for part in parts], axis=0) for name in shapes}
+        return Total(totals, _add_counts(parts), parts)
+
+    def _list_sites(self) -> dict[str, dict[str, Any]]:
+        """Return keys and numbers of people of all sites, and when they left, for a request."""
+        described = self._answers[kinds.DESCRIBE]
+        if lacking := [name for name, answer in described.items() if not answer.facts.get("key")]:
+            raise ExchangeError(
+                f"{join_names(lacking)} has no key for masks: install rindices[federated] there, or let all sites and "
+                "the centre do without masks (--no-masks)."
+            )
+        left = {name: {"until": until} for name, until in self.left.items() if until <= len(self.records) + 1}
+        return {
+            name: {"key": answer.facts["key"], **answer.counts, **left.get(name, {})}
+            for name, answer in described.items()
+        }
 
     @property
     def sites(self) -> list[str]:
@@ -141,7 +163,7 @@ class PreparedRounds:
     def ask_for_tasks(
         self, kind: str, tasks: Sequence[Sequence[Any]], get_arrays: Callable[[list[int]], Arrays]
     ) -> list[dict[str, FloatArray]]:
-        """Ask for the sums of many tasks in one round, and return those of each.
+        """Ask for the sums of many tasks in one round, and return the means over the patients of each.
 
         tasks: set of people, held-out people, number of patterns, and shape if there are several; get_arrays: takes the
         positions of tasks with the same number and shape; returns their parameters, one row each.
@@ -149,12 +171,13 @@ class PreparedRounds:
         groups, arrays = kinds.list_groups_of_tasks(tasks), dict[str, FloatArray]()
         for key, positions in groups.items():
             arrays |= {f"{name}.{key}": array for name, array in get_arrays(positions).items()}
-        total = self.ask(kind, {"tasks": tasks}, arrays).arrays
+        total = self.ask(kind, {"tasks": tasks}, arrays)
         sums = [dict[str, FloatArray]() for _ in tasks]
-        for name, array in total.items():
+        for name, array in total.arrays.items():
             name, _, key = name.partition(".")
             for position, row in zip(groups[key], array, strict=True):
-                sums[position][name] = row
+                people = f"{tasks[position][name == 'likelihood']}/patients"
+                sums[position][name] = row / max(total.counts.get(people, 0), 1)
         return sums
 
 
@@ -169,11 +192,7 @@ def check_answer(
     shapes: names and shapes of the arrays that the answer must have; group_sizes: number of controls and patients that
     the site named in the first round. Raises ExchangeError: that names the site and the fault.
     """
-    name = f"the answer of {answer.site[:60]} in round {request.round}"
-    if (answer.kind, answer.round) != (request.kind, request.round):
-        raise ExchangeError(f"{name} is to round {answer.round} ({answer.kind[:40]}): it is late or repeated.")
-    if answer.request_digest != compute_message_digest(request.encode()):
-        raise ExchangeError(f"{name} is to another request: it is from an earlier study or forged.")
+    name = _check_belongs(answer, request)
     check_arrays(answer.arrays, shapes, name)
     if request.kind == kinds.DESCRIBE:
         _check_facts(answer, name)
@@ -183,13 +202,28 @@ def check_answer(
         raise ExchangeError(f"{name}: {key!r} has sums that people cannot have.")
 
 
+def _check_belongs(answer: Answer, request: Request) -> str:
+    """Refuse an answer to another request; return what it is called in messages."""
+    name = f"the answer of {answer.site[:60]} in round {request.round}"
+    if (answer.kind, answer.round) != (request.kind, request.round):
+        raise ExchangeError(f"{name} is to round {answer.round} ({answer.kind[:40]}): it is late or repeated.")
+    if answer.request_digest != compute_message_digest(request.encode()):
+        raise ExchangeError(f"{name} is to another request: it is from an earlier study or forged.")
+    return name
+
+
+def _add_counts(answers: Sequence[Answer]) -> dict[str, int]:
+    """Return the numbers of people of all sites by the name of the set."""
+    return {key: sum(answer.counts[key] for answer in answers) for key in answers[0].counts}
+
+
 def _check_counts(answer: Answer, request: Request, name: str, group_sizes: Mapping[str, int] | None) -> None:
     """Refuse numbers of people that cannot be."""
     if set(answer.counts) != set(kinds.list_counted_sets(request)):
         raise ExchangeError(f"{name} counts other sets of people than those that were asked for.")
     for key, count in answer.counts.items():
         size = MAX_SITE_PEOPLE if group_sizes is None else group_sizes[key.rpartition("/")[2]]
-        is_whole = request.kind in (kinds.MEANS, kinds.PRODUCTS) and group_sizes is not None
+        is_whole = request.kind in (kinds.MEANS, kinds.PRODUCTS) and answer.site != secure.TOTAL and group_sizes
         if not 0 <= count <= size or (is_whole and count not in (0, size)):
             raise ExchangeError(f"{name} counts {count} people in {key[:60]}, where the site has {size} at most.")
     if not any(answer.counts.values()) and any(array.any() for array in answer.arrays.values()):
@@ -266,6 +300,9 @@ def _list_grams(answer: Answer, request: Request) -> Iterator[tuple[str, FloatAr
             prefix = f"{group}." if request.kind == kinds.PRODUCTS else ""
             products = unpack_symmetric(arrays[f"{prefix}products"])
             yield f"{prefix}products", _border(products, arrays[f"{prefix}sum"], number)
+        if "controls.within" in arrays:
+            within = unpack_symmetric(arrays["controls.within"])
+            yield "controls.within", _border(within, 0.0 * within[0], answer.counts["controls"])
     if request.kind == kinds.TRANSFORM:
         for group in GROUPS:
             yield f"{group}.squares", _pair(arrays[f"{group}.sum"], arrays[f"{group}.squares"], answer.counts[group])

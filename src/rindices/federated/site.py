@@ -10,15 +10,16 @@ directions, B blocks, Q cosines.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import RindicesError, format_count
-from rindices.federated import kinds
+from rindices.federated import kinds, secure
 from rindices.federated.messages import (
     COMPUTE_ERRORS,
     Answer,
@@ -32,7 +33,7 @@ from rindices.federated.messages import (
     unpack_symmetric,
 )
 from rindices.federated.privacy import FEWEST_PEOPLE, SetGuard
-from rindices.federated.subsets import GROUPS, SAMPLE, SubsetPlan, Subsets, name_member
+from rindices.federated.subsets import GROUPS, MIN_SPLIT, SAMPLE, SubsetPlan, Subsets, name_member
 from rindices.learners.contrastive.linear_start import sum_contrasts
 from rindices.learners.inference import IDENTITY_THRESHOLD, LOG_FLOOR, apply_log_transform
 from rindices.learners.severity_posterior import N_STEPS, SeverityPosterior, compute_log_copula
@@ -42,6 +43,9 @@ from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.residualise import build_coding, build_design_matrix
 from rindices.tables.cohort import ID, SITE, Cohort
 from rindices.threads import limit_blas_threads
+
+if TYPE_CHECKING:
+    from rindices.federated.masks import SiteKey
 
 MAX_SPREAD = 4.0
 """Largest standard deviation, over the people of a set, of whitened severities, which is about 1 over all sites."""
@@ -65,19 +69,28 @@ class Site:
 
     name: name that the centre sees; it need not be that of the hospital; cohort: controls and patients, one scan each.
     People who lack regions or covariates are left out; fewest: fewest people of a sum; 0 for people of one owner, about
-    whom nothing is refused; ledger: file of the sets that were answered about; see `SetGuard`.
+    whom nothing is refused; ledger: file of the sets that were answered about; see `SetGuard`; key: for masks; a site
+    that accepted others answers under masks alone.
     """
 
-    def __init__(self, name: str, cohort: Cohort, fewest: int = FEWEST_PEOPLE, ledger: Path | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        cohort: Cohort,
+        fewest: int = FEWEST_PEOPLE,
+        ledger: Path | None = None,
+        key: "SiteKey | None" = None,
+    ) -> None:
         is_complete = ~(cohort.volumes.isna().any(axis=1) | cohort.covariates.isna().any(axis=1)).to_numpy()
         is_first = ~cohort.people[ID].duplicated().to_numpy()
         used = cohort.take(is_complete & is_first & (cohort.is_control | cohort.is_patient))
-        self.name, self.fewest, self.regions = name, fewest, cohort.regions
+        self.name, self.fewest, self.regions, self.key = name, fewest, cohort.regions, key
         self.n_left_out, self.n_repeated = len(cohort) - len(used), int((~is_first).sum())
         self.cohort = replace(used, people=used.people.assign(**{SITE: name}))
         self._groups = {"controls": self.cohort.is_control, "patients": self.cohort.is_patient}
         people = [row.tobytes() for row in self.cohort.volumes.to_numpy(dtype=float)] if fewest else ()
         self._guard = SetGuard(people, fewest, ledger)
+        self._is_masked = key is not None and bool(key.accepted)
         self._prepared: tuple[tuple[bytes, ...], FloatArray, FloatArray] | None = None
         self._subsets: tuple[SubsetPlan, Subsets] | None = None
 
@@ -89,11 +102,12 @@ class Site:
         should be.
         """
         kind, sums = kinds.get_kind(request.kind), _Sums()
-        self._guard.count_round()
         if any(not np.isfinite(array).all() for array in request.arrays.values()):
             raise ExchangeError(f"the request {request.kind} has parameters that are not finite.")
         try:
             shapes = kind.get_shapes(request)
+            self._bind_to_sites(request)
+            self._guard.count_round()
             self._bind(request)
             getattr(self, f"_answer_{request.kind}")(request, sums)
         except RindicesError:
@@ -101,9 +115,13 @@ class Site:
         except COMPUTE_ERRORS as error:
             raise ExchangeError(f"the request {request.kind} cannot be computed ({error}).") from error
         check_arrays(sums.arrays, shapes, f"the answer of {self.name}")
-        self._guard.save()
         digest = compute_message_digest(request.encode())
-        return Answer(self.name, request.kind, request.round, digest, sums.counts, sums.arrays, sums.facts)
+        answer = Answer(self.name, request.kind, request.round, digest, sums.counts, sums.arrays, sums.facts)
+        if self.key is not None and secure.is_masked(request):
+            masked = self.key.mask(answer, request)
+            answer = replace(answer, counts={}, arrays={secure.MASKED: masked}, facts={})
+        self._guard.save()
+        return answer
 
     def _answer_describe(self, request: Request, sums: _Sums) -> None:
         cohort = self.cohort
@@ -116,6 +134,7 @@ class Site:
             "unit": cohort.unit,
             "source": cohort.source,
             "positive": not not_positive,
+            **({} if self.key is None else {"key": self.key.public}),
             "covariates": {str(name): self._describe_covariate(str(name)) for name in cohort.covariates},
         }
 
@@ -136,6 +155,42 @@ class Site:
             raise ExchangeError("the request names other regions than the table here.")
         return build_design_matrix(codings, self.cohort.covariates)
 
+    @cached_property
+    def _table(self) -> bytes:
+        """All values of the people; if they changed, the same masks would hide other sums."""
+        return b"".join(table.to_csv().encode() for table in (self.cohort.people, self.cohort.covariates)) + bytes(
+            self.cohort.volumes.to_numpy(dtype=float)
+        )
+
+    def bind_study(self, settings: Mapping[str, Any]) -> None:
+        """Fix the settings of the study at the first run under masks, and refuse others."""
+        self._guard.bind("study", json.dumps(settings, sort_keys=True).encode())
+
+    def _bind_to_sites(self, request: Request) -> None:
+        """Fix the sites, the table and each round at the first request under masks, and refuse others."""
+        if request.kind == kinds.DESCRIBE:
+            return
+        if secure.is_masked(request) != self._is_masked:
+            raise RefusedError("other-masks: sums of this site leave under masks alone, or without them alone.")
+        if self.key is None or not self._is_masked:
+            self._guard.bind("list of sites", b"")
+            return
+        sites: secure.Sites = request.settings["sites"]
+        self.key.check_sites(self.name, request, {group: int(mask.sum()) for group, mask in self._groups.items()})
+        totals = tuple(sum(int(entry[group]) for entry in sites.values()) for group in GROUPS)
+        if any(0 < total < self.fewest for total in totals):
+            raise RefusedError(f"few-people: all sites together have {totals} controls and patients.")
+        if "plan" in request.settings:
+            plan = SubsetPlan.from_dict(request.settings["plan"])
+            if plan.sizes != totals or not plan.allows_parts(self.fewest):
+                raise RefusedError("other-plan: its parts are too small, or it names other numbers of people.")
+        agreed = [(name, entry["key"], *(entry[group] for group in GROUPS)) for name, entry in sorted(sites.items())]
+        self._guard.bind("list of sites", json.dumps(agreed).encode())
+        self._guard.bind("table", self._table)
+        left = sorted(name for name, until in self.key.left.items() if until == request.round)
+        number = f"round {request.round}" + (f" without {', '.join(left)}" if left else "")
+        self._guard.bind(number, request.encode())
+
     def _bind(self, request: Request) -> None:
         """Fix plan, adjustment, preparation and what is asked once, each at the first request that has it."""
         settings = request.settings
@@ -146,18 +201,25 @@ class Site:
             adjustment = [settings[name] for name in ("codings", "regions", "adjust")]
             self._guard.bind("adjustment", json.dumps(adjustment).encode())
         if "plan" in settings:
-            self._guard.bind("plan", json.dumps(SubsetPlan.from_dict(settings["plan"]).to_dict()).encode())
+            plan = SubsetPlan.from_dict(settings["plan"])
+            if plan.sizes and not self._is_masked:
+                raise RefusedError("other-plan: it says that sums are masked.")
+            self._guard.bind("plan", json.dumps(plan.to_dict()).encode())
         if "preprocessing" in settings and request.kind != kinds.TRANSFORM:
             preparation = Preparation.from_request(request)
             self._check_codings(settings["preprocessing"]["covariates"])
             fixed = Request("preparation", 0, preparation.to_settings(), preparation.to_arrays())
             self._guard.bind("preparation", fixed.encode())
         if request.kind in (kinds.TRANSFORM, kinds.MOMENTS, kinds.BLOCKS):
-            self._guard.bind(request.kind, replace(request, round=0).encode())
+            own = {name: value for name, value in settings.items() if name != "sites"}
+            self._guard.bind(request.kind, Request(request.kind, 0, own, request.arrays).encode())
 
     def _check_adjusted(self, values: FloatArray) -> None:
-        """Refuse adjusted regions (N, R) that are mainly covariates, or deviations of few people."""
-        if not self.fewest:
+        """Refuse adjusted regions (N, R) that are mainly covariates, or deviations of few people.
+
+        Under masks, where all sites see the same request, sites of few people leave it to the others.
+        """
+        if not self.fewest or (self._is_masked and len(values) < MIN_SPLIT * self.fewest):
             return
         volumes = self._get_volumes(np.arange(len(values)))
         centred, raw = values - values.mean(axis=0), volumes - volumes.mean(axis=0)
@@ -178,9 +240,23 @@ class Site:
         volumes = self._get_volumes(rows)
         volumes = np.log(volumes) if request.settings["adjust"] == "log" else volumes
         if "harmonise" in request.settings:
-            harmoniser = Harmoniser.from_parts(request.settings["harmonise"], request.arrays)
-            volumes = harmoniser.transform(volumes, design[rows], [self.name] * len(rows))
+            volumes = self._get_harmoniser(request, design).transform(volumes, design[rows], [self.name] * len(rows))
         return np.concatenate([design[rows], volumes], axis=1)
+
+    def _get_harmoniser(self, request: Request, design: FloatArray) -> Harmoniser:
+        """Return the harmoniser of a request, with the effect of this site, from its controls, if it lacks it."""
+        harmoniser = Harmoniser.from_parts(request.settings["harmonise"], request.arrays)
+        if self.name in harmoniser.sites:
+            return harmoniser
+        rows = np.flatnonzero(self._groups["controls"])
+        if len(rows) < 2:
+            raise RefusedError(
+                f"no-controls: the effect of {self.name} needs controls: leave the site out (--leave-out), or set "
+                'harmonise = "none".'
+            )
+        volumes = self._get_volumes(rows)
+        volumes = np.log(volumes) if request.settings["adjust"] == "log" else volumes
+        return harmoniser.with_sites(volumes, design[rows], [self.name] * len(rows), 2)
 
     def _answer_means(self, request: Request, sums: _Sums) -> None:
         self._sum_by_group(request, sums, ("sum",), lambda people: [people.sum(axis=0)])
@@ -192,6 +268,13 @@ class Site:
             return [(people - centre).sum(axis=0), pack_symmetric((people - centre).T @ (people - centre))]
 
         self._sum_by_group(request, sums, ("sum", "products"), sum_products)
+        if "harmonise" in request.settings and not self._is_masked:
+            own = self._get_harmoniser(request, self._build_design(request))
+            sums.arrays["effect"] = np.stack([each[own.sites.index(self.name)] for each in (own.shift, own.scale)])
+        elif request.settings.get("within"):
+            total, number = sums.arrays["controls.sum"], max(sums.counts["controls"], 1)
+            within = sums.arrays["controls.products"] - pack_symmetric(np.outer(total, total)) / number
+            sums.arrays["controls.within"] = within
 
     def _sum_by_group(
         self, request: Request, sums: _Sums, names: Sequence[str], function: Callable[[FloatArray], list[FloatArray]]
@@ -202,9 +285,12 @@ class Site:
         """
         design = self._build_design(request)
         is_indicator = np.array([set(np.unique(column)) <= {0.0, 1.0} for column in design.T], dtype=bool)
-        for group, mask in self._groups.items():
-            indicators = design[mask][:, is_indicator]
-            sizes = np.concatenate([indicators.sum(axis=0), (1.0 - indicators).sum(axis=0)])
+        for k, (group, mask) in enumerate(self._groups.items()):
+            ones, number = design[mask][:, is_indicator].sum(axis=0), float(mask.sum())
+            if self._is_masked:  # people of all sites in each category; the first round has no sums by category
+                ones = request.arrays["numbers"][k, : design.shape[1]][is_indicator] if names != ("sum",) else ones[:0]
+                number = sum(float(entry[group]) for entry in request.settings["sites"].values())
+            sizes = np.concatenate([ones, number - ones])
             if ((sizes > 0) & (sizes < self.fewest)).any():
                 note = f"{group} are adjusted with the effects of the other sites: a category has too few of them here"
                 sums.facts.setdefault("notes", []).append(note)
@@ -342,7 +428,8 @@ class Site:
 
     def _count(self, mask: BoolArray, group: str, name: str) -> int:
         """Return the number of people of a set, if the guard allows a sum over them."""
-        self._guard.check(mask, group, name)
+        if not self._is_masked:
+            self._guard.check(mask, group, name)
         return int(mask.sum())
 
     def _get_volumes(self, rows: IntArray) -> FloatArray:
@@ -362,7 +449,10 @@ class Site:
         key = Preparation.get_key(request)
         if self._prepared is None or self._prepared[0] != key:
             preparation = Preparation.from_request(request)
-            values = preparation.preprocessing.transform(self.cohort)
+            preprocessing = preparation.preprocessing
+            if preprocessing.harmoniser is not None and self.name not in preprocessing.harmoniser.sites:
+                preprocessing = preprocessing.with_sites(self.cohort, 2)
+            values = preprocessing.transform(self.cohort)
             shifts = preparation.head.prepare(values)
             self._check_adjusted(shifts)
             self._prepared = key, values, shifts
@@ -383,7 +473,9 @@ class Site:
         settings = model.card.recipe.settings if model.card.recipe is not None else {}
         if "numbers" not in settings:
             raise ExchangeError("the model is not that of a federated study: apply it with rindices apply.")
-        plan = SubsetPlan.from_dict(settings["plan"])
+        harmoniser, plan = model.preprocessing.harmoniser, SubsetPlan.from_dict(settings["plan"])
+        if harmoniser is not None and self.name not in harmoniser.sites:
+            model = model.with_sites(self.cohort, 2)
         subsets = Subsets(self.cohort.people[ID].tolist(), self._groups["patients"], plan, self.fewest)
         seen = [
             np.any([subsets.find(name_member(int(number)), group) for group in GROUPS], axis=0)

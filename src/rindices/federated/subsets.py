@@ -6,7 +6,8 @@ depends on the id, the seed of the study and the set of members alone: each site
 neither the order of rows nor the division into sites matters.
 
 A small group of a site is split into two folds, or not at all, because folds, or differences of sets, would have too
-few people. Blocks have nobody in common; a small group is divided into as many as it can be.
+few people. Blocks have nobody in common; a small group is divided into as many as it can be. Under masks this is
+decided for the people of all sites together.
 
 In a very large study, each set of folds and the sample are drawn from `MAX_PEOPLE` people of a group, other people for
 each of them. So the cost of the iterations has a limit, while sums over everyone are still taken for the adjustment and
@@ -34,6 +35,8 @@ MAX_PEOPLE = 25_000
 """Largest number of people of a group, about, that a set of folds is drawn from."""
 MIN_SPLIT = 5
 """A group is split if it has at least so many times the fewest people: two sets then hardly ever differ by less."""
+PART_SIZE = 2
+"""Under masks, a part of a group has on average at least so many times the fewest people, of all sites together."""
 MAX_MEMBERS = 100
 """Largest number of members of a plan that a site accepts."""
 
@@ -43,18 +46,32 @@ class SubsetPlan:
     """How subsets of people are drawn.
 
     seed: of the hash; members: number of members; controls, patients: share of the group that each set of folds and the
-    sample are drawn from.
+    sample are drawn from; sizes: controls and patients of all sites under masks, where parts are large enough if those
+    of all sites together are; empty where each site looks at its own.
     """
 
     seed: int
     members: int
     controls: float = 1.0
     patients: float = 1.0
+    sizes: tuple[int, ...] = ()
 
     def limit_people(self, counts: Mapping[str, int], limit: int = MAX_PEOPLE) -> "SubsetPlan":
         """Return the plan for groups of these sizes: subsets are drawn from at most about ``limit`` people."""
         controls, patients = (min(1.0, limit / max(counts[group], 1)) for group in GROUPS)
         return replace(self, controls=controls, patients=patients)
+
+    def allows_parts(self, fewest: int) -> bool:
+        """Return whether, under masks, those who are drawn and the others are enough people, for so many members."""
+        shares = zip(self.sizes, (self.controls, self.patients), strict=True)
+        return all(
+            not size
+            or (
+                size >= max(fewest, 2 * N_FOLDS * self.n_sets)
+                and (share == 1.0 or min(share, 1.0 - share) * size >= PART_SIZE * fewest)
+            )
+            for size, share in shares
+        )
 
     @property
     def is_limited(self) -> bool:
@@ -77,12 +94,14 @@ class SubsetPlan:
         Raises ExchangeError: if it is not a plan.
         """
         try:
-            groups = (float(values.get(group, 1.0)) for group in GROUPS)
-            plan = cls(int(values["seed"]), int(values["members"]), *groups)
+            controls, patients = (float(values.get(group, 1.0)) for group in GROUPS)
+            sizes = tuple(int(number) for number in values.get("sizes", ()))
+            plan = cls(int(values["seed"]), int(values["members"]), controls, patients, sizes)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ExchangeError("the request has no plan of subsamples: the centre must send one.") from error
         shares = (plan.controls, plan.patients)
-        if not 1 <= plan.members <= MAX_MEMBERS or not all(0.0 < share <= 1.0 for share in shares):
+        has_sizes = len(sizes) in (0, len(GROUPS))
+        if not 1 <= plan.members <= MAX_MEMBERS or not all(0.0 < share <= 1.0 for share in shares) or not has_sizes:
             raise ExchangeError(f"the plan has {plan.members} members of {shares}, which no study has.")
         return plan
 
@@ -127,6 +146,7 @@ class Subsets:
 
     def __init__(self, ids: Sequence[str], is_patient: BoolArray, plan: SubsetPlan, fewest: int) -> None:
         self._ids, self._plan, self._fewest = tuple(ids), plan, fewest
+        self._own = 0 if plan.sizes else fewest  # of this site alone
         self._groups = {"controls": ~is_patient, "patients": is_patient}
         self._places: dict[str, FloatArray] = {}
 
@@ -151,7 +171,7 @@ class Subsets:
     def _find_sample(self, mask: BoolArray, limit: float) -> BoolArray:
         """Return the people of a group (N,) by whom fits are compared; none where they, or the others, are too few."""
         found = mask & (self._hash(SAMPLE) < limit)
-        is_allowed = all(not 0 < number < self._fewest for number in (found.sum(), (mask & ~found).sum()))
+        is_allowed = all(not 0 < number < self._own for number in (found.sum(), (mask & ~found).sum()))
         return found if is_allowed else np.zeros_like(mask)
 
     def _assign_folds(self, partition: int, group: str) -> IntArray:
@@ -162,13 +182,12 @@ class Subsets:
         mask, places = self._groups[group], self._hash(f"folds-{partition}")
         limit: float = getattr(self._plan, group)
         drawn = mask & (places < limit)
-        if not drawn.any() or 0 < (mask & ~drawn).sum() < self._fewest:
+        if not drawn.any() or 0 < (mask & ~drawn).sum() < self._own:
             return np.full(len(mask), -1)
-        first = int(places[drawn].min() * 1e6) % N_FOLDS
+        first = 0 if self._plan.sizes else int(places[drawn].min() * 1e6) % N_FOLDS
         for chosen in (list(range(N_FOLDS)), [first, (first + 2) % N_FOLDS], [first]):
             parts = (places / limit * len(chosen)).astype(np.intp)
-            smallest = np.bincount(parts[drawn], minlength=len(chosen)).min()
-            if smallest >= self._fewest and drawn.sum() >= MIN_SPLIT * self._fewest:
+            if self._has_parts(group, parts[drawn], len(chosen)) and drawn.sum() >= MIN_SPLIT * self._own:
                 break
         return np.where(drawn, np.array(chosen)[np.minimum(parts, len(chosen) - 1)], -1)
 
@@ -182,11 +201,18 @@ class Subsets:
             return np.full(len(mask), -1)
         for number in range(n_blocks, 0, -1):
             blocks = (places * number).astype(np.intp)
-            if np.bincount(blocks[mask], minlength=number).min() >= self._fewest:
+            if self._has_parts(group, blocks[mask], number):
                 break
-        if number < n_blocks:
+        if number < n_blocks and not self._plan.sizes:
             blocks = (blocks + int(places[mask].min() * 1e6)) % n_blocks
         return np.where(mask, blocks, -1)
+
+    def _has_parts(self, group: str, parts: IntArray, number: int) -> bool:
+        """Return whether a number of parts, of which people (n,) have one each, are large enough."""
+        if self._plan.sizes:
+            size = self._plan.sizes[GROUPS.index(group)] * getattr(self._plan, group)
+            return bool(size >= PART_SIZE * number * self._fewest)
+        return bool(np.bincount(parts, minlength=number).min() >= self._fewest)
 
     def _hash(self, purpose: str) -> FloatArray:
         """Return a number (N,) from 0 to 1 for each person and purpose."""

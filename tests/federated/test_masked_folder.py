@@ -1,0 +1,278 @@
+"""Sites under masks in a folder: kills, a site that leaves, and requests that the program would not make."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rindices.federated import kinds, secure
+from rindices.federated.fit import FederatedResult, FederatedSettings, run_federated_study
+from rindices.federated.folder import FolderTransport, MessageFile, SharedFolder, make_run_name
+from rindices.federated.masks import SiteKey, compute_fingerprint
+from rindices.federated.messages import Answer, ExchangeError, RefusedError, Request, WaitingError
+from rindices.federated.rounds import InMemoryTransport
+from rindices.federated.site import Site
+from rindices.federated.site_service import SiteService
+from rindices.study.config import ModelConfig
+from tests.federated.sites import simulate_people, split_cohort
+
+SETTINGS = FederatedSettings(ModelConfig(recipe="mean-difference", members=2), masked=True)
+NAMES = ("site-0", "site-1", "site-2")
+RUN = make_run_name({})
+
+
+class KilledError(BaseException):
+    """Raised where a process is killed."""
+
+
+def list_prints(private: Path) -> dict[str, str]:
+    """Return the fingerprints of all sites, as their people tell each other by telephone."""
+    for name in NAMES:
+        (private / name).mkdir(parents=True, exist_ok=True)
+    return {name: compute_fingerprint(name, SiteKey.open(private / name).public) for name in NAMES}
+
+
+def make_service(name: str, root: Path, left: Mapping[str, int] | None = None) -> SiteService:
+    """Return a site that was started (again) after it accepted the others."""
+    prints = list_prints(root / "private")
+    key = SiteKey.open(root / "private" / name, [each for other, each in prints.items() if other != name], left)
+    folder = root / "private" / name
+    site = Site(name, split_cohort(simulate_people(), 3)[name], ledger=folder / "ledger.json", key=key)
+    return SiteService(site, root / "exchange", folder, poll=0.01)
+
+
+def start(services: Sequence[SiteService], patience: float = 20.0) -> list[threading.Thread]:
+    threads = [threading.Thread(target=service.serve, args=(patience,), daemon=True) for service in services]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def make_centre(root: Path, settings: FederatedSettings = SETTINGS, patience: float = 20.0) -> FolderTransport:
+    centre = FolderTransport(root / "exchange", RUN, NAMES, {}, patience, 0.01, study=settings.to_dict())
+    centre.begin()
+    return centre
+
+
+def run_centre(root: Path, settings: FederatedSettings = SETTINGS, patience: float = 20.0) -> FederatedResult:
+    centre = make_centre(root, settings, patience)
+    result = run_federated_study(centre, settings)
+    centre.finish()
+    return result
+
+
+def get_pooled() -> np.ndarray:
+    """Return the patterns of all people in one site."""
+    sites = InMemoryTransport([Site("all", simulate_people())])
+    model = run_federated_study(sites, replace(SETTINGS, masked=False)).model
+    assert model is not None
+    return model.patterns
+
+
+def test_a_killed_site_goes_on_and_the_result_is_that_of_pooled_people(tmp_path: Path) -> None:
+    """One site is killed in each round, after it computed its answer and before it is there; then it starts again."""
+    services = [make_service(name, tmp_path) for name in NAMES]
+    threads = start(services[:2])
+
+    def restart() -> None:
+        for number in range(1, 10):
+
+            def kill(text: str, number: int = number) -> None:
+                if text.startswith(f"round {number},"):
+                    raise KilledError
+
+            service = make_service(NAMES[2], tmp_path)
+            service.on_answer = kill
+            try:
+                service.serve(20.0)
+                return
+            except KilledError:
+                continue
+
+    threads.append(threading.Thread(target=restart, daemon=True))
+    threads[-1].start()
+    result = run_centre(tmp_path)
+    for thread in threads:
+        thread.join(20.0)
+        assert not thread.is_alive()
+    assert result.model is not None
+    np.testing.assert_allclose(result.model.patterns, get_pooled(), rtol=0, atol=1e-9)
+    log = (tmp_path / "private" / NAMES[2] / "log.tsv").read_text().splitlines()[1:]
+    digests = {line.split("\t")[2]: set() for line in log}
+    for line in log:
+        digests[line.split("\t")[2]].add(line.split("\t")[-1])
+    assert len(log) == 2 * len(digests)  # each round was computed twice
+    assert all(len(each) == 1 for each in digests.values())  # and had the same sums under the same masks
+
+
+def test_the_study_goes_on_without_a_site_that_left(tmp_path: Path) -> None:
+    """The last site answers three rounds; nothing that was answered is answered again for fewer sites."""
+    leaving = make_service(NAMES[2], tmp_path)
+
+    def leave(text: str) -> None:
+        if text.startswith("round 4,"):
+            raise KilledError
+
+    leaving.on_answer = leave
+    threads = start([make_service(name, tmp_path) for name in NAMES[:2]], 4.0)
+    threading.Thread(target=pytest.raises, args=(KilledError, leaving.serve), daemon=True).start()
+    with pytest.raises(WaitingError, match=r"no answer of site-2 to round 4 .*--left site-2:4"):
+        run_centre(tmp_path, patience=3.0)
+    for thread in threads:
+        thread.join(20.0)
+    answers = {path: path.read_bytes() for path in (tmp_path / "exchange" / "answers").rglob("000[123].*")}
+    settings = replace(SETTINGS, left={"site-2": 4})
+    lines: list[str] = []
+    waiting = make_service(NAMES[0], tmp_path)
+    waiting.on_answer = lines.append
+    start([waiting], 1.0)  # its people have not agreed yet
+    with pytest.raises(WaitingError, match="site-0"):
+        run_centre(tmp_path, settings, patience=2.0)
+    assert any("--left SITE:ROUND" in line for line in lines)
+    start([make_service(name, tmp_path, {"site-2": 4}) for name in NAMES[:2]])
+    result = run_centre(tmp_path, settings)
+    assert result.model is not None
+    assert {path: path.read_bytes() for path in answers} == answers
+    assert not (tmp_path / "exchange" / "answers" / RUN / "site-2" / "0004.json").exists()
+
+
+def test_a_site_that_leaves_between_steps_of_em(tmp_path: Path) -> None:
+    """Sums of the sites that remain are means over their patients, so that earlier moments still fit."""
+
+    class Leaving(InMemoryTransport):
+        def ask(self, request: Request) -> list[Answer]:
+            names = secure.list_sites(request) if secure.is_masked(request) else NAMES
+            return InMemoryTransport([site for site in self.sites if site.name in names]).ask(request)
+
+    settings = FederatedSettings(ModelConfig(patterns=(1,), members=2), masked=True)
+    prints, results = list_prints(tmp_path), []
+    for left in ({}, {"site-2": 22}):
+        cohorts = split_cohort(simulate_people(), 3)
+        sites = [
+            Site(
+                name,
+                cohorts[name],
+                key=SiteKey.open(tmp_path / name, [p for n, p in prints.items() if n != name], left),
+            )
+            for name in NAMES
+        ]
+        result = run_federated_study(Leaving(sites), replace(settings, left=left))
+        assert result.rounds[20].kind == kinds.CURVES
+        assert result.model is not None
+        results.append(result.model)
+    first, second = (model.apply(simulate_people())["r1"] for model in results)
+    assert (first != second).any()
+    assert np.corrcoef(first, second)[0, 1] > 0.95
+
+
+# what a dishonest centre can try, each against three real sites
+
+Change = Callable[[Request], Request]
+
+
+def alter(root: Path, kind: str, change: Change, wait: float = 8.0) -> str:
+    """Run an honest study until a request of a kind is altered; return what the sites say to it."""
+
+    class Dishonest(FolderTransport):
+        def ask(self, request: Request) -> list[Answer]:
+            return super().ask(change(request) if request.kind == kind else request)
+
+    lines: list[str] = []
+    services = [make_service(name, root) for name in NAMES]
+    for service in services:
+        service.on_answer = lines.append
+    start(services, wait)
+    centre = Dishonest(root / "exchange", RUN, NAMES, {}, wait, 0.01, study=SETTINGS.to_dict())
+    centre.begin()
+    try:
+        run_federated_study(centre, SETTINGS)
+    except (RefusedError, WaitingError, ExchangeError) as error:
+        lines.append(str(error))
+    time.sleep(0.2)
+    return "\n".join(lines)
+
+
+def scale_array(name: str, factor: float) -> Change:
+    return lambda request: replace(request, arrays={**request.arrays, name: request.arrays[name] * factor})
+
+
+def set_setting(**values: Any) -> Change:
+    return lambda request: replace(request, settings={**request.settings, **values})
+
+
+def change_sites(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Change:
+    return lambda request: set_setting(sites=change(json.loads(json.dumps(request.settings["sites"]))))(request)
+
+
+STRANGER = {"key": "11" * 32, "controls": 50, "patients": 50}
+ATTACKS: dict[str, tuple[str, Change, str]] = {
+    "another preparation": (kinds.MOMENTS, scale_array("standardise.sd", 1.01), "other-request"),
+    "another transform": (kinds.TRANSFORM, scale_array("shares", 1.01), "other-request"),
+    "another centre": (kinds.PRODUCTS, scale_array("centre", 1.001), "other-request"),
+    "numbers of people in categories": (kinds.PRODUCTS, scale_array("numbers", 2.0), "other-request"),
+    "other sets": (kinds.MOMENTS, set_setting(sets=[["member-0", "patients"], ["all", "patients"]]), "other-request"),
+    "another plan": (
+        kinds.MOMENTS,
+        lambda request: set_setting(plan={**request.settings["plan"], "seed": 1})(request),
+        "other-request",
+    ),
+    "another number of blocks": (kinds.BLOCKS, set_setting(n_blocks={"controls": 9, "patients": 9}), "other-request"),
+    "age as a category": (
+        kinds.MEANS,
+        set_setting(codings=[{"name": "age", "kind": "categorical", "levels": ["none", "61.09"]}]),
+        "other-request",
+    ),
+    "another kind": (kinds.MOMENTS, lambda request: replace(request, kind=kinds.AGREEMENT), "other-request"),
+    "a replaced key": (
+        kinds.MEANS,
+        change_sites(lambda sites: {**sites, "site-1": {**sites["site-1"], "key": "22" * 32}}),
+        "not of the sites and keys|another-key",
+    ),
+    "an invented site": (
+        kinds.MEANS,
+        change_sites(lambda sites: {**sites, "z": STRANGER}),
+        "not of the sites and keys",
+    ),
+    "a site less": (
+        kinds.MOMENTS,
+        change_sites(lambda sites: {name: entry for name, entry in sites.items() if name != "site-2"}),
+        "not of the sites and keys",
+    ),
+    "a site that did not leave": (
+        kinds.MOMENTS,
+        change_sites(lambda sites: {**sites, "site-2": {**sites["site-2"], "until": 5}}),
+        "not of the sites and keys",
+    ),
+    "more people than there are": (
+        kinds.MEANS,
+        change_sites(lambda sites: {**sites, "site-2": {**sites["site-2"], "controls": 5000}}),
+        "not of the sites and keys|another-key",
+    ),
+    "without masks": (
+        kinds.MOMENTS,
+        lambda request: replace(request, settings={k: v for k, v in request.settings.items() if k != "sites"}),
+        "not of the sites and keys",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_requests_that_the_program_would_not_make_are_refused(tmp_path: Path, name: str) -> None:
+    kind, change, reason = ATTACKS[name]
+    text = alter(tmp_path, kind, change, 2.0)
+    assert any(part in text for part in reason.split("|"))
+    folder = SharedFolder(tmp_path / "exchange", f"requests/{RUN}")
+    last = max(int(each[:4]) for each in folder.list_names())
+    answers = [
+        MessageFile(SharedFolder(tmp_path / "exchange", f"answers/{RUN}/{site}"), last).folder.read(
+            f"{last:04d}.safetensors", 10**8
+        )
+        for site in NAMES
+    ]
+    assert not any(secure.MASKED in Answer.decode(each).arrays for each in answers if each is not None)
