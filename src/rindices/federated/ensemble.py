@@ -107,8 +107,9 @@ class SiteSums(NamedTuple):
             [name_set(each.people), "", each.directions.shape[1], f"{len(each.directions)}x"] for each in questions
         ]
         answers = []
-        for question, mean in zip(questions, self.rounds.ask_for_tasks(kinds.ROTATION, tasks, get_arrays), strict=True):
-            parts = mean["sums"].reshape(*mean["sums"].shape[:2], 2, -1)
+        for question, sums in zip(questions, self.rounds.ask_for_tasks(kinds.ROTATION, tasks, get_arrays), strict=True):
+            number = self.moments[name_set(question.people), "patients"].number
+            parts = sums["sums"].reshape(*sums["sums"].shape[:2], 2, -1) / number
             values, gradients, curvatures = np.split(parts, [1, 1 + parts.shape[1]], axis=3)
             bends = unpack_symmetric(curvatures)
             answers.append(
@@ -126,32 +127,31 @@ class SiteSums(NamedTuple):
         models = [each.model for each in questions]
         shapes = ["" if model.interaction is None else "interacting" for model in models]
         tasks = [[*own, len(model.steps), shape] for own, model, shape in zip(names, models, shapes, strict=True)]
-        means = self.rounds.ask_for_tasks(
+        totals = self.rounds.ask_for_tasks(
             kinds.CURVES, tasks, lambda positions: collect_heads([models[position] for position in positions])
         )
         answers = []
-        for (name, held_out), model, mean in zip(names, models, means, strict=True):
+        for (name, held_out), model, sums in zip(names, models, totals, strict=True):
             controls, patients = (self.moments[name, group] for group in GROUPS)
-            moments, normal = (patients.number * unpack_symmetric(mean[key]) for key in ("moments", "normal"))
-            cross = patients.number * mean["cross"]
-            patient_sums = PatientSums(patients.number, moments, normal, cross, patients.products)
+            moments, normal = (unpack_symmetric(sums[key]) for key in ("moments", "normal"))
+            patient_sums = PatientSums(patients.number, moments, normal, sums["cross"], patients.products)
             likelihood = float("nan")
             if held_out:
                 likelihood = compute_mean_likelihood(
-                    model, self.moments[held_out, "patients"], float(mean["likelihood"])
+                    model, self.moments[held_out, "patients"], float(sums["likelihood"])
                 )
             control_sums = ControlSums(controls.number, controls.products)
             answers.append(CurveSums(patient_sums, control_sums, likelihood))
         return answers
 
 
-def compute_mean_likelihood(model: TrajectoryModel, patients: PeopleMoments, relative: float) -> float:
-    """Return the mean log-likelihood of patients; ``relative`` is its mean relative to controls."""
+def compute_mean_likelihood(model: TrajectoryModel, patients: PeopleMoments, log_sum: float) -> float:
+    """Return the mean log-likelihood of patients; ``log_sum`` is its sum relative to controls."""
     if not patients.number:
         return float("nan")
     distance = float(np.trace(cho_solve((model.noise_root, True), patients.products)))
     half_log_determinant = float(np.log(np.diag(model.noise_root)).sum())
-    return relative - 0.5 * distance / patients.number - half_log_determinant
+    return (log_sum - 0.5 * distance) / patients.number - half_log_determinant
 
 
 def collect_heads(models: Sequence[TrajectoryModel]) -> dict[str, FloatArray]:

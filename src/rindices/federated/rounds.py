@@ -103,7 +103,7 @@ class Rounds:
         Raises ExchangeError: if an answer is not as it should be; its site is named.
         """
         is_masked = self.masked and kind != kinds.DESCRIBE
-        own = {"sites": self._list_sites()} if is_masked else {}
+        own = {"sites": self._list_sites(kind)} if is_masked else {}
         request = Request(kind, len(self.records) + 1, {**(settings or {}), **own}, arrays or {})
         answers = parts = self.transport.ask(request)
         names = [answer.site for answer in answers]
@@ -127,7 +127,7 @@ class Rounds:
         totals = {name: np.sum([part.arrays[name] for part in parts], axis=0) for name in shapes}
         return Total(totals, _add_counts(parts), parts)
 
-    def _list_sites(self) -> dict[str, dict[str, Any]]:
+    def _list_sites(self, kind: str) -> dict[str, dict[str, Any]]:
         """Return keys and numbers of people of all sites, and when they left, for a request."""
         described = self._answers[kinds.DESCRIBE]
         if lacking := [name for name, answer in described.items() if not answer.facts.get("key")]:
@@ -135,7 +135,16 @@ class Rounds:
                 f"{join_names(lacking)} has no key for masks: install rindices[federated] there, or let all sites and "
                 "the centre do without masks (--no-masks)."
             )
-        left = {name: {"until": until} for name, until in self.left.items() if until <= len(self.records) + 1}
+        number, rounds = len(self.records) + 1, [record.kind for record in self.records]
+        left = {name: {"until": until} for name, until in self.left.items() if until <= number}
+        n_counted = rounds.index(kinds.MOMENTS) + 1 if kinds.MOMENTS in rounds else number
+        lost = [name for name, entry in left.items() if entry["until"] > n_counted]
+        if lost and kind in (kinds.ROTATION, kinds.CURVES):
+            raise ExchangeError(
+                f"{join_names(lost)} left after its patients were counted in round {n_counted} (moments), so patterns "
+                "cannot be fitted without it: wait for it, or begin another study, in another folder at each site "
+                "(--private)."
+            )
         return {
             name: {"key": answer.facts["key"], **answer.counts, **left.get(name, {})}
             for name, answer in described.items()
@@ -163,7 +172,7 @@ class PreparedRounds:
     def ask_for_tasks(
         self, kind: str, tasks: Sequence[Sequence[Any]], get_arrays: Callable[[list[int]], Arrays]
     ) -> list[dict[str, FloatArray]]:
-        """Ask for the sums of many tasks in one round, and return the means over the patients of each.
+        """Ask for the sums of many tasks in one round, and return those of each.
 
         tasks: set of people, held-out people, number of patterns, and shape if there are several; get_arrays: takes the
         positions of tasks with the same number and shape; returns their parameters, one row each.
@@ -171,13 +180,12 @@ class PreparedRounds:
         groups, arrays = kinds.list_groups_of_tasks(tasks), dict[str, FloatArray]()
         for key, positions in groups.items():
             arrays |= {f"{name}.{key}": array for name, array in get_arrays(positions).items()}
-        total = self.ask(kind, {"tasks": tasks}, arrays)
+        total = self.ask(kind, {"tasks": tasks}, arrays).arrays
         sums = [dict[str, FloatArray]() for _ in tasks]
-        for name, array in total.arrays.items():
+        for name, array in total.items():
             name, _, key = name.partition(".")
             for position, row in zip(groups[key], array, strict=True):
-                people = f"{tasks[position][name == 'likelihood']}/patients"
-                sums[position][name] = row / max(total.counts.get(people, 0), 1)
+                sums[position][name] = row
         return sums
 
 

@@ -339,7 +339,7 @@ def append_to_log(path: Path, run: str, answer: Answer) -> str:
     refused = answer.facts.get("refused")
     leaves = f"nothing, refused: {refused}" if refused else KINDS[answer.kind].leaves
     counts = [count for count in answer.counts.values() if count]
-    people = f"{min(counts)} to {max(counts)}" if counts else "0"
+    people = f"{min(counts)} to {max(counts)}" if counts else "masked" if secure.MASKED in answer.arrays else "0"
     numbers = sum(array.size for array in answer.arrays.values())
     when = datetime.now(UTC).isoformat(timespec="seconds")
     values = (when, run, answer.round, answer.kind, leaves, people, len(answer.counts), numbers)
@@ -349,4 +349,4 @@ def append_to_log(path: Path, run: str, answer: Answer) -> str:
     lines.append("\t".join(str(value).replace("\t", " ").replace("\n", " ") for value in fields))
     with path.open("a", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
-    return leaves if refused else f"sums over {people} people"
+    return leaves if refused else f"sums over {people} people".replace("sums over masked people", "masked sums")
