@@ -16,7 +16,14 @@ from rindices.federated import kinds, secure
 from rindices.federated.fit import FederatedResult, FederatedSettings, run_federated_study
 from rindices.federated.folder import FolderTransport, MessageFile, SharedFolder, make_run_name
 from rindices.federated.masks import SiteKey, compute_fingerprint
-from rindices.federated.messages import Answer, ExchangeError, RefusedError, Request, WaitingError
+from rindices.federated.messages import (
+    Answer,
+    ExchangeError,
+    RefusedError,
+    Request,
+    WaitingError,
+    compute_message_digest,
+)
 from rindices.federated.rounds import InMemoryTransport
 from rindices.federated.site import Site
 from rindices.federated.site_service import SiteService
@@ -175,7 +182,9 @@ def test_a_site_that_leaves_after_the_curves_or_between_them(tmp_path: Path) -> 
 Change = Callable[[Request], Request]
 
 
-def alter(root: Path, kind: str, change: Change, reasons: Sequence[str]) -> bool:
+def alter(
+    root: Path, kind: str, change: Change, reasons: Sequence[str], settings: FederatedSettings = SETTINGS
+) -> bool:
     """Run an honest study until requests of a kind are altered; return whether a site gives a reason to refuse them."""
 
     class Dishonest(FolderTransport):
@@ -187,12 +196,12 @@ def alter(root: Path, kind: str, change: Change, reasons: Sequence[str]) -> bool
     for service in services:
         service.on_answer = lines.append
     start(services, 30.0)
-    centre = Dishonest(root / "exchange", RUN, NAMES, {}, 30.0, 0.01, study=SETTINGS.to_dict())
+    centre = Dishonest(root / "exchange", RUN, NAMES, {}, 30.0, 0.01, study=settings.to_dict())
     centre.begin()
 
     def run() -> None:
         with suppress(RefusedError, WaitingError, ExchangeError):
-            run_federated_study(centre, SETTINGS)
+            run_federated_study(centre, settings)
 
     threading.Thread(target=run, daemon=True).start()
     end, is_refused = time.monotonic() + 30.0, False
@@ -269,16 +278,156 @@ ATTACKS: dict[str, tuple[str, Change, str]] = {
 }
 
 
+def list_last_answers(root: Path) -> list[Answer]:
+    """Return the answers to the last request."""
+    number = max(int(name[:4]) for name in SharedFolder(root / "exchange", f"requests/{RUN}").list_names())
+    folders = [SharedFolder(root / "exchange", f"answers/{RUN}/{site}") for site in NAMES]
+    contents = [folder.read(f"{number:04d}.safetensors", 10**8) for folder in folders]
+    return [Answer.decode(content) for content in contents if content is not None]
+
+
 @pytest.mark.parametrize("name", ATTACKS)
 def test_requests_that_the_program_would_not_make_are_refused(tmp_path: Path, name: str) -> None:
     kind, change, reason = ATTACKS[name]
     assert alter(tmp_path, kind, change, reason.split("|"))
-    folder = SharedFolder(tmp_path / "exchange", f"requests/{RUN}")
-    last = max(int(each[:4]) for each in folder.list_names())
-    answers = [
-        MessageFile(SharedFolder(tmp_path / "exchange", f"answers/{RUN}/{site}"), last).folder.read(
-            f"{last:04d}.safetensors", 10**8
+    assert not any(secure.MASKED in answer.arrays for answer in list_last_answers(tmp_path))
+
+
+def steepen(request: Request) -> Request:
+    """A curve that jumps where region 0 has a value; another one nearby would tell of the patients between them."""
+    arrays = dict(request.arrays)
+    for name in [name for name in arrays if name.startswith(("weights.", "gram."))]:
+        arrays[name] = np.zeros_like(arrays[name])
+        arrays[name][..., 0] = 1e5
+    return replace(request, arrays=arrays)
+
+
+def widen(request: Request) -> Request:
+    """A window of a rotation that is wide enough to be allowed; 200 of them are combined to a narrow one."""
+    moved = {name: array + 0.5 for name, array in request.arrays.items() if name.startswith("offset.")}
+    return replace(request, arrays={**request.arrays, **moved})
+
+
+@pytest.mark.parametrize(("kind", "change", "number"), [(kinds.CURVES, steepen, 1), (kinds.ROTATION, widen, 2)])
+def test_steep_curves_and_windows_are_refused_under_masks(
+    tmp_path: Path, kind: str, change: Change, number: int
+) -> None:
+    """The two attacks that work without masks: `test_dishonest_centre`."""
+    settings = FederatedSettings(ModelConfig(patterns=(number,), members=2), masked=True)
+    assert alter(tmp_path, kind, change, ["other-request"], settings)
+    assert {answer.kind for answer in list_last_answers(tmp_path)} == {kind}
+    assert not any(secure.MASKED in answer.arrays for answer in list_last_answers(tmp_path))
+
+
+def test_answers_of_others_that_the_centre_replaced_are_noticed(tmp_path: Path) -> None:
+    """With other totals, a centre could lead the calculation of the sites to any parameters."""
+    n_numbers = 2 * (1 + simulate_people().volumes.shape[1] + simulate_people().covariates.shape[1])
+    zeros = Answer("site-1", "means", 2, "", {}, {secure.MASKED: np.zeros((n_numbers, 2), dtype=np.uint64)})
+
+    class Forger(FolderTransport):
+        def ask(self, request: Request) -> list[Answer]:
+            if request.kind == kinds.MEANS:
+                digest = compute_message_digest(request.encode())
+                file = MessageFile(SharedFolder(self.exchange, f"answers/{RUN}/site-1"), 2)
+                header = {"request": digest, "request_signed": "", "codes": {"site-0": "00" * 32}}
+                file.write(replace(zeros, request_digest=digest).encode(), header)
+            return super().ask(request)
+
+    def stop(text: str) -> None:
+        if text.startswith("round 2,"):
+            raise KilledError
+
+    lines: list[str] = []
+    services = [make_service(name, tmp_path) for name in NAMES]
+    services[0].on_answer, services[1].on_answer = lines.append, stop
+    start(services, 15.0)
+    centre = Forger(tmp_path / "exchange", RUN, NAMES, {}, 15.0, 0.01, study=SETTINGS.to_dict())
+    centre.begin()
+    with pytest.raises(ExchangeError, match="do not cancel"):
+        run_federated_study(centre, SETTINGS)
+    end = time.monotonic() + 10.0
+    while "the answer of site-1 in round 2 is not its own: it is forged." not in lines and time.monotonic() < end:
+        time.sleep(0.05)
+    assert lines[-1] == "the answer of site-1 in round 2 is not its own: it is forged."
+    for service in services:
+        service._end = 0.0
+
+
+def make_masked_site(root: Path, name: str = "site-0", seed: int = 0) -> tuple[Site, dict[str, Any]]:
+    """Return a site that was started (again), and the settings of a request to it."""
+    prints = list_prints(root)
+    key = SiteKey.open(root / name, [each for other, each in prints.items() if other != name])
+    cohort = split_cohort(simulate_people(), 3, seed)[name]
+    site = Site(name, cohort, ledger=root / name / "ledger.json", key=key)
+    own = {"controls": cohort.n_controls, "patients": cohort.n_patients}
+    sites = {each: {"key": SiteKey.open(root / each).public, **own} for each in NAMES}
+    return site, {
+        **{"sites": sites, "codings": [], "regions": list(site.regions), "adjust": "log"},
+        "n_columns": len(site.regions),
+    }
+
+
+def test_a_round_is_answered_once_also_after_a_restart(tmp_path: Path) -> None:
+    """Nearly equal parameters, in whatever run; a table that changed; a plain request after masked ones."""
+    site, settings = make_masked_site(tmp_path)
+    numbers = np.full((2, len(site.regions)), 50.0)
+    arrays = {"centre": np.zeros(len(site.regions)), "numbers": numbers}
+    first = site.answer(Request("products", 3, settings, arrays))
+    again = make_masked_site(tmp_path)[0].answer(Request("products", 3, settings, arrays))
+    assert first.encode() == again.encode()
+    with pytest.raises(RefusedError, match="another-round 3"):
+        make_masked_site(tmp_path)[0].answer(
+            Request("products", 3, settings, {**arrays, "centre": arrays["centre"] + 1e-9})
         )
-        for site in NAMES
+    fewer = {**settings, "sites": {name: each for name, each in settings["sites"].items() if name != "site-2"}}
+    with pytest.raises(WaitingError, match="not asked of all sites"):
+        make_masked_site(tmp_path)[0].answer(Request("products", 4, fewer, arrays))
+    plain = {name: each for name, each in settings.items() if name != "sites"}
+    with pytest.raises(RefusedError, match="other-masks"):
+        make_masked_site(tmp_path)[0].answer(Request("products", 4, plain, arrays))
+    site = make_masked_site(tmp_path)[0]
+    site.cohort.volumes.iloc[0, 0] += 1.0
+    with pytest.raises(RefusedError, match="another-table"):
+        site.answer(Request("products", 3, settings, arrays))
+
+
+def test_another_study_over_the_same_people_is_refused(tmp_path: Path) -> None:
+    """Repeated runs with other seeds or settings."""
+    site, settings = make_masked_site(tmp_path)
+    site.bind_study(SETTINGS.to_dict())
+    site.answer(Request("means", 2, settings))
+    with pytest.raises(RefusedError, match="another-study"):
+        make_masked_site(tmp_path)[0].bind_study(replace(SETTINGS, seed=1).to_dict())
+
+
+def test_a_run_that_says_that_it_has_no_masks_gets_nothing(tmp_path: Path) -> None:
+    """A site that accepted others neither answers plain requests, nor masked ones that it cannot repeat."""
+    site, settings = make_masked_site(tmp_path / "private")
+    for number, own in ((1, settings), (2, {k: v for k, v in settings.items() if k != "sites"})):
+        run = f"{number:012d}"
+        centre = FolderTransport(tmp_path / "exchange", run, NAMES, {}, 0.0, 0.0)
+        centre.begin()
+        MessageFile(SharedFolder(tmp_path / "exchange", f"requests/{run}"), 1).write(
+            Request("means", 1, own).encode(), {"kind": "means"}
+        )
+        SiteService(site, tmp_path / "exchange", tmp_path / "private" / "site-0", poll=0.01).serve(0.0)
+    log = (tmp_path / "private" / "site-0" / "log.tsv").read_text().splitlines()
+    assert "other-request: it has masks" in log[1]
+    assert "other-masks" in log[2]
+
+
+def test_people_must_accept_the_other_sites(tmp_path: Path) -> None:
+    folder = tmp_path / "private" / "site-0"
+    folder.mkdir(parents=True)
+    site, lines = Site("site-0", simulate_people(), key=SiteKey.open(folder)), list[str]()
+    make_centre(tmp_path, patience=0.0)
+    service = SiteService(site, tmp_path / "exchange", folder, poll=0.01, on_answer=lines.append)
+    assert service.serve(0.0) is None
+    assert lines == [
+        "2 other sites take part: compare their fingerprints by telephone, then accept each (--accept FINGERPRINT)."
     ]
-    assert not any(secure.MASKED in Answer.decode(each).arrays for each in answers if each is not None)
+    plain = SiteService(Site("site-0", simulate_people()), tmp_path / "exchange", folder, without_masks=False)
+    FolderTransport(tmp_path / "exchange", RUN, NAMES, {}, 0.0, 0.0).begin()
+    plain.on_answer = lines.append
+    assert plain.serve(0.0) is None
+    assert "allow it (--no-masks)" in lines[-1]
