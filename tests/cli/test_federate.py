@@ -1,6 +1,7 @@
 """``rindices site`` and ``rindices federate``."""
 
 import json
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +51,7 @@ def test_centre_runs_a_study_with_keys(tmp_path: Path) -> None:
     assert code == 0
     result = json.loads(text)
     assert result["finding"] == "mean_difference"
-    assert (result["controls"], result["patients"], result["rounds"]) == (150, 200, 6)
+    assert (result["controls"], result["patients"], result["rounds"]) == (150, 200, 7)
     for name in ("model.safetensors", "selection.json", "effects.tsv", "patterns.tsv", "federation.json"):
         assert (tmp_path / "out" / name).is_file()
     model = FittedModel.load(exchange / "model.safetensors")
@@ -88,7 +89,9 @@ def test_site_answers_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     code, text = run("site", *words, "--json")
     assert code == 3
     expected = {"site": "hospital-a", "over": False, "log": "rindices-site/log.tsv", "r_indices": None}
-    assert json.loads(text) == expected
+    result = json.loads(text)
+    assert re.fullmatch("([0-9a-f]{4}-){7}[0-9a-f]{4}", result.pop("fingerprint"))
+    assert result == expected
     (answer,) = transport.ask(Request("describe", 1))
     assert isinstance(answer, Answer)
     assert answer.counts == {"controls": 150, "patients": 200}

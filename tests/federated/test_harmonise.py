@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from rindices.cli.main import app
-from rindices.errors import PreprocessingError
 from rindices.federated.adjustment import AdjustedSums, ask_for_adjustment
 from rindices.federated.fit import FederatedSettings, run_federated_study
+from rindices.federated.messages import RefusedError
 from rindices.federated.rounds import Rounds
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.group_difference import estimate_region_effects
@@ -92,7 +92,7 @@ def test_study_is_that_of_people_without_site_effects() -> None:
 def test_a_site_without_controls_is_named() -> None:
     sites = dict(simulate_sites())
     sites["site-1"] = sites["site-1"].take(sites["site-1"].is_patient)
-    with pytest.raises(PreprocessingError, match=r"site-1 has no controls .*--leave-out"):
+    with pytest.raises(RefusedError, match=r"the effect of site-1 needs controls: .*--leave-out"):
         ask_for_adjustment(Rounds(make_transport(sites)), None, True)
 
 

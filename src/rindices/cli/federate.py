@@ -1,6 +1,7 @@
 """``rindices federate``: the centre of a study across sites, which sees sums over people alone."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,12 @@ def federate(
     make_keys: Annotated[
         list[str] | None, typer.Option(help="Names of sites: write a key of each to --keys, and leave.")
     ] = None,
+    masks: Annotated[
+        bool | None, typer.Option("--masks/--no-masks", help="Ask for masked sums; the default from three sites.")
+    ] = None,
+    left: Annotated[
+        list[str] | None, typer.Option(help="SITE:ROUND, a site that left and the first round without it.")
+    ] = None,
     no_distances: Annotated[
         bool, typer.Option("--no-distances", help="Leave the distances of the training people out of the model.")
     ] = False,
@@ -45,6 +52,7 @@ def federate(
     from rindices.federated.fit import run_federated_study
     from rindices.federated.folder import FolderTransport, make_run_name, read_key, wait_for_sites
     from rindices.federated.messages import WaitingError
+    from rindices.federated.secure import FEWEST_SITES
 
     if make_keys is not None:
         _write_keys(split_option(make_keys), keys)
@@ -58,7 +66,11 @@ def federate(
             param_hint="--exchange",
         )
     study, left_out, start = _read_federated_study(study_file), split_option(leave_out), time.monotonic()
-    federated = _make_settings(study, _is_harmonised(study, sites), not no_distances)
+    federated = replace(
+        _make_settings(study, _is_harmonised(study, sites), not no_distances),
+        masked=masks is True or (masks is None and sites >= FEWEST_SITES),
+        left=parse_left(left),
+    )
     if flare_job is not None:
         _write_flare_job(flare_job, flare_kit, federated, sites, out, int(wait))
         return
@@ -66,12 +78,17 @@ def federate(
     names: list[str] = []
     try:
         names = wait_for_sites(exchange, sites, left_out, wait, poll)
-        settings = {"model": study.model.model_dump(mode="json"), "seed": study.run.seed, "adjust": study.data.adjust}
-        settings |= {"harmonise": True} if federated.harmonise else {}
-        run = make_run_name({**settings, "sites": names, "distances": not no_distances})
+        run = make_run_name({**federated.to_dict(), "sites": names})
         site_keys = {} if keys is None else {name: read_key(keys / f"{name}.key") for name in names}
         transport = FolderTransport(
-            exchange, run, names, site_keys, wait, poll, lambda text: typer.echo(text, err=True)
+            exchange,
+            run,
+            names,
+            site_keys,
+            wait,
+            poll,
+            lambda text: typer.echo(text, err=True),
+            federated.to_dict(),
         )
         transport.begin()
         result = run_federated_study(transport, federated, out, print_line, _print_round)
@@ -97,6 +114,15 @@ def _write_flare_job(
     print_facts(
         [("written", str(folder)), ("next", f"nvflare job submit -j {folder}"), ("results at the server", str(out))]
     )
+
+
+def parse_left(words: list[str] | None) -> dict[str, int]:
+    """Return the first round without each site that left, of words such as hospital-c:57."""
+    pairs = [word.rpartition(":") for word in split_option(words)]
+    for name, _, number in pairs:
+        if not name or not number.isdigit():
+            raise typer.BadParameter("give SITE:ROUND, such as hospital-c:57", param_hint="--left")
+    return {name: int(number) for name, _, number in pairs}
 
 
 def print_line(text: str) -> None:

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import print_facts, print_json, print_problems
+from rindices.cli.console import print_facts, print_json, print_problems, split_option
 from rindices.cli.options import DataOptions, Json, Tables, take_table_options
 
 if TYPE_CHECKING:
+    from rindices.federated.masks import SiteKey
     from rindices.study.config import StudyConfig
 
 EPILOG = "Example: rindices site volumes.csv --participants p.tsv --group diagnosis --exchange shared --name hospital-a"
@@ -28,6 +29,18 @@ def site(
     private: Annotated[
         Path | None, typer.Option(help="Folder for log, ledger and R-indices, which stay here.", show_default=False)
     ] = None,
+    accept: Annotated[
+        list[str] | None, typer.Option(help="Fingerprints of other sites, compared by telephone; they are kept.")
+    ] = None,
+    left: Annotated[
+        list[str] | None, typer.Option(help="SITE:ROUND, a site that left and the first round without it.")
+    ] = None,
+    no_masks: Annotated[
+        bool, typer.Option("--no-masks", help="Let sums of this site leave without masks, as with two sites.")
+    ] = False,
+    no_repeat: Annotated[
+        bool, typer.Option("--no-repeat", help="Trust the centre: do not repeat its calculation here.")
+    ] = False,
     wait: Annotated[float | None, typer.Option(help="Leave after so many seconds without a request.")] = None,
     poll: Annotated[float, typer.Option(help="Seconds between two looks at the folder.")] = 0.5,
     flare_kit: Annotated[
@@ -40,9 +53,10 @@ def site(
 ) -> None:
     """Answer the requests of a federated study with sums over people; no row and no id leaves."""
     from rindices.apply.tables import write_indices
+    from rindices.cli.federate import parse_left
     from rindices.cli.fit import load_study
     from rindices.errors import StudyError
-    from rindices.federated.folder import MODEL_FILE, make_printable, read_key
+    from rindices.federated.folder import MODEL_FILE, check_site_name, make_printable, read_key
     from rindices.federated.site import Site
     from rindices.federated.site_service import SiteService
     from rindices.model.fitted import FittedModel
@@ -65,8 +79,13 @@ def site(
         raise typer.BadParameter("give the folder that the centre sees, too", param_hint="--exchange")
     private = private or Path("rindices-site")
     private.mkdir(parents=True, exist_ok=True)
-    local_site = Site(name or _make_name(private), cohort, fewest, private / "ledger.json")
+    name, mask_key, fingerprint = check_site_name(name or _make_name(private)), None, ""
+    if not no_masks:
+        mask_key, fingerprint = _open_mask_key(name, private, split_option(accept), parse_left(left))
+    local_site = Site(name, cohort, fewest, private / "ledger.json", mask_key)
     typer.echo(f"{local_site.name}: {local_site.describe_people()}; waiting for requests in {exchange}", err=True)
+    if fingerprint:
+        typer.echo(f"fingerprint of {name}, for the other sites: {fingerprint}", err=True)
     service = SiteService(
         local_site,
         exchange,
@@ -74,6 +93,8 @@ def site(
         None if key is None else read_key(key),
         poll,
         lambda text: typer.echo(text, err=True),
+        without_masks=no_masks,
+        repeats=not no_repeat,
     )
     try:
         run = service.serve(wait)
@@ -86,7 +107,7 @@ def site(
     has_indices = run is not None and bool(run.get("model"))
     if as_json:
         files = {"log": str(private / "log.tsv"), "r_indices": str(indices) if has_indices else None}
-        print_json({"site": local_site.name, "over": run is not None, **files})
+        print_json({"site": local_site.name, "fingerprint": fingerprint, "over": run is not None, **files})
     else:
         ending = "not over: run the same command again" if run is None else make_printable(run.get("ending") or "over")
         model = str(exchange / MODEL_FILE) if has_indices else ""
@@ -94,6 +115,22 @@ def site(
         print_facts([("study", ending), ("log", str(private / "log.tsv")), ("model", model), ("R-indices", people)])
     if run is None:
         raise typer.Exit(3)
+
+
+def _open_mask_key(
+    name: str, private: Path, accept: tuple[str, ...], left: dict[str, int]
+) -> "tuple[SiteKey | None, str]":
+    """Return the key for masks and its fingerprint; nothing without the extra ``federated``."""
+    from rindices.errors import StudyError
+
+    try:
+        from rindices.federated.masks import SiteKey, compute_fingerprint
+    except ModuleNotFoundError as error:
+        if accept or left:
+            raise StudyError('masks need the package cryptography: pip install "rindices[federated]".') from error
+        return None, ""
+    key = SiteKey.open(private, accept, left)
+    return key, compute_fingerprint(name, key.public)
 
 
 def _write_to_kit(kit: Path, study: "StudyConfig", fewest: int, as_json: bool) -> None:

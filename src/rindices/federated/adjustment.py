@@ -4,33 +4,32 @@ The estimates are those of `rindices.preprocess` and `rindices.selection.group_d
 people of each member. One thing differs: ranges of numeric covariates are mean +- 2.5 standard deviations, because the
 smallest and the largest value are those of single people.
 
-Each exchange site is a site of ComBat (`rindices.preprocess.harmonise`). Its shift and scale of each region follow from
-the products of covariates and regions by site, which the adjustment asks for anyway: nothing more leaves a site.
+Each exchange site is a site of ComBat (`rindices.preprocess.harmonise`). What all sites have in common follows from the
+products of covariates and regions; each site then finds its own shift and scale, and sends products without them.
 
 Shape letters: K sites, R regions, P columns of the design.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from rindices._typing import FloatArray
-from rindices.errors import PreprocessingError, join_names
+from rindices.errors import PreprocessingError
 from rindices.federated import kinds
 from rindices.federated.messages import Answer, ExchangeError, Preparation, unpack_symmetric
-from rindices.federated.rounds import PreparedRounds, Rounds, check_same_table, list_whole
-from rindices.federated.subsets import GROUPS, SubsetPlan, list_folds, name_held_out, name_member
+from rindices.federated.rounds import PreparedRounds, Rounds, Total, check_same_table
+from rindices.federated.subsets import EVERYONE, GROUPS, SubsetPlan, name_member
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.inference import SHARES, ContrastiveHead, TransformSums, find_share
 from rindices.learners.normal_variation import shrink_normal_scatter
-from rindices.learners.prepared_people import N_FOLDS
 from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess import residualise
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD, Standardiser
+from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD, Standardiser, refuse_constant_regions
 from rindices.selection import group_difference
 from rindices.selection.block_tests import BlockSums, compare_blocks
 from rindices.study.group_tests import GroupTests
@@ -55,13 +54,6 @@ class GroupProducts(NamedTuple):
     def centre_products(self) -> FloatArray:
         """Return the products about the mean of the group."""
         return np.asarray(self.products - np.outer(self.total, self.total) / max(self.number, 1))
-
-    def move(self, linear: FloatArray, offset: FloatArray) -> "GroupProducts":
-        """Return the products of people x @ linear + offset, (P + R, P + R) and (P + R,)."""
-        total = self.total @ linear
-        cross = np.outer(total, offset)
-        products = linear.T @ self.products @ linear + cross + cross.T + self.number * np.outer(offset, offset)
-        return GroupProducts(self.number, total + self.number * offset, products)
 
 
 def _add_products(groups: Iterable[GroupProducts]) -> GroupProducts:
@@ -89,7 +81,7 @@ class AdjustedSums:
     """Sums of covariates and regions by group, and what follows from them.
 
     centre (P + R,); groups: controls and patients who can be adjusted; counts: all controls and patients; harmoniser:
-    effects of sites, which the sums are free of; folds: controls of each site by fold, before.
+    effects of sites, which the sums are free of; ranged: the codings with ranges of numeric covariates.
     """
 
     regions: tuple[str, ...]
@@ -101,7 +93,7 @@ class AdjustedSums:
     unit: str
     source: str
     harmoniser: Harmoniser | None = None
-    folds: Mapping[str, Mapping[str, GroupProducts]] = field(default_factory=dict)
+    ranged: tuple[residualise.CovariateCoding, ...] = ()
 
     @property
     def n_columns(self) -> int:
@@ -119,33 +111,13 @@ class AdjustedSums:
             "codings": [coding.to_dict() for coding in self.codings],
             "regions": list(self.regions),
             "adjust": self.adjust,
-            **({} if self.harmoniser is None else {"harmonise": self.harmoniser.to_dict()}),
+            **({} if self.harmoniser is None else {"harmonise": {EVERYONE: self.harmoniser.to_dict()}}),
         }
 
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return the effects of sites, which a site removes from the columns."""
-        return {} if self.harmoniser is None else self.harmoniser.to_arrays()
-
-    def take(
-        self, controls: Mapping[str, GroupProducts], patients: Mapping[str, GroupProducts], harmonise: bool
-    ) -> "AdjustedSums":
-        """Return the sums of some people of each site, after the effects of sites were removed, if they are."""
-        harmoniser = _fit_site_effects(controls, self.centre, self.n_columns, self.regions) if harmonise else None
-        groups = {}
-        for group, by_site in (("controls", controls), ("patients", patients)):
-            products = list(by_site.values())
-            if harmoniser is not None:
-                products = [_harmonise_products(each, harmoniser, site, self.centre) for site, each in by_site.items()]
-            if products:
-                groups[group] = _add_products(products)
-        return replace(self, groups=groups, harmoniser=harmoniser)
-
-    def take_member(self, number: int) -> "AdjustedSums":
-        """Return the sums of the controls that a member sees; its patients are not known."""
-        partition, folds = list_folds(name_member(number))
-        names = [name_held_out(partition * N_FOLDS + fold) for fold in folds]
-        controls = {site: _add_products([own[name] for name in names]) for site, own in self.folds.items()}
-        return self.take(controls, {}, self.harmoniser is not None)
+        arrays = {} if self.harmoniser is None else self.harmoniser.to_arrays()
+        return {f"{EVERYONE}/{name}": array for name, array in arrays.items()}
 
     def fit_preprocessing(self) -> Preprocessing:
         """Return adjustment and standardisation, learnt from controls."""
@@ -158,7 +130,7 @@ class AdjustedSums:
         standardiser = Standardiser.from_moments(mean[n_columns:], sd, self.regions)
         covariance = products[:n_columns, :n_columns] / controls.number
         residualiser = residualise.Residualiser(
-            self.codings, mean[:n_columns], coefficients, (), covariance if n_columns else None
+            self.ranged, mean[:n_columns], coefficients, (), covariance if n_columns else None
         )
         return Preprocessing(self.regions, residualiser, standardiser, self.harmoniser, self.adjust)
 
@@ -204,8 +176,8 @@ class AdjustedSums:
 
 def ask_for_adjustment(
     rounds: Rounds, adjust: str | None, harmonise: bool, make_plan: Callable[[Mapping[str, int]], SubsetPlan]
-) -> tuple[AdjustedSums, SubsetPlan]:
-    """Ask for what the adjustment needs: names, means, products; and return the plan of the sets of people.
+) -> tuple[AdjustedSums, list[AdjustedSums], SubsetPlan]:
+    """Ask for what the adjustment needs, and return the sums of everyone and of members, and the plan of their sets.
 
     adjust: by default ``log`` if the values of all sites are positive; harmonise: whether effects of sites are
     estimated from their controls and removed; make_plan: takes the numbers of controls and patients.
@@ -227,67 +199,66 @@ def ask_for_adjustment(
     if not number:
         raise ExchangeError("no site has enough people in all categories: adjust for fewer covariates.")
     centre = np.sum([means.arrays[f"{group}.sum"] for group in GROUPS], axis=0) / number
-    sets = [(name_held_out(k), "controls") for k in range(plan.n_sets * N_FOLDS)] + [("all", "patients")]
-    sets += [("all", "controls")] if plan.is_limited else []
-    settings |= {"plan": plan.to_dict(), "sets": [list(each) for each in sets]}
-    answers = rounds.ask(kinds.PRODUCTS, settings, {"centre": centre}).answers
-    by_site = {answer.site: _read_products(answer, sets) for answer in answers}
-    patients = {site: own["all", "patients"] for site, own in by_site.items()}
-    folds = {
-        site: {name: each for (name, group), each in own.items() if group == "controls"}
-        for site, own in by_site.items()
-    }
-    whole = list_whole(sets, "controls")
-    controls = {site: _add_products([own[name] for name in whole]) for site, own in folds.items()}
-    sums = replace(sums, centre=centre, folds=folds).take(controls, patients, harmonise)
-    group = sums.groups["controls"]
-    mean, squares = centre + group.mean, np.diag(group.centre_products()) / max(group.number, 1)
-    codings = _set_ranges(codings, mean[: sums.n_columns], np.sqrt(np.maximum(squares, 0.0)))
-    return replace(sums, codings=codings), plan
+    keys = {EVERYONE: "all"} | {str(number): name_member(number) for number in range(plan.members)}
+    sets = [[EVERYONE, "all", "patients"], *([key, name, "controls"] for key, name in keys.items())]
+    settings |= {"plan": plan.to_dict(), "sets": sets}
+    arrays = {"centre": centre, "numbers": np.stack([means.arrays[f"{group}.sum"] for group in GROUPS])}
+    total = rounds.ask(kinds.PRODUCTS, settings | ({"within": True} if harmonise else {}), arrays)
+    harmonisers: dict[str, Harmoniser | None] = dict.fromkeys(keys)
+    if harmonise:
+        common = {key: _fit_harmoniser(total, row, centre, sums) for row, key in enumerate(keys)}
+        own = {key: each.to_arrays() for key, each in common.items()}
+        arrays |= {f"{key}/{name}": array for key, each in own.items() for name, array in each.items()}
+        settings |= {"harmonise": {key: each.to_dict() for key, each in common.items()}}
+        total = rounds.ask(kinds.PRODUCTS, settings, arrays)
+        counts = tuple(answer.counts["controls"] for answer in described.answers)
+        for row, (key, each) in enumerate(common.items()):
+            harmonisers[key] = _add_site_effects(each, row, total.answers, counts)
+    patients = _read_products(total, 0, "all/patients")
+    controls = {key: _read_products(total, 1 + row, f"{name}/controls") for row, (key, name) in enumerate(keys.items())}
+    mean, squares = centre + controls[EVERYONE].mean, np.diag(controls[EVERYONE].centre_products())
+    sd = np.sqrt(np.maximum(squares, 0.0) / max(controls[EVERYONE].number, 1))
+    sums = replace(sums, centre=centre, ranged=_set_ranges(codings, mean[: sums.n_columns], sd))
+    everyone, *members = (
+        replace(sums, groups={"controls": controls[key], "patients": patients}, harmoniser=harmonisers[key])
+        for key in keys
+    )
+    return everyone, members, plan
 
 
-def _read_products(answer: Answer, sets: Sequence[tuple[str, str]]) -> dict[tuple[str, str], GroupProducts]:
-    products = unpack_symmetric(answer.arrays["products"])
-    numbers = [answer.counts["/".join(each)] for each in sets]
-    return {each: GroupProducts(*own) for each, *own in zip(sets, numbers, answer.arrays["sum"], products, strict=True)}
+def _read_products(total: Total, row: int, name: str) -> GroupProducts:
+    products = unpack_symmetric(total.arrays["products"][row])
+    return GroupProducts(total.counts[name], total.arrays["sum"][row], products)
 
 
-def _fit_site_effects(
-    controls: Mapping[str, GroupProducts], centre: FloatArray, n_columns: int, regions: Sequence[str]
-) -> Harmoniser:
-    """Return `Harmoniser.fit` of the controls of all sites, from their products about the centre (P + R,)."""
-    small = [site for site, group in controls.items() if group.number < 2]
-    if small:
-        raise PreprocessingError(
-            f"{join_names(small)} has no controls that can be adjusted, and the effect of a site needs them: leave the "
-            'site out (--leave-out), or set harmonise = "none".'
-        )
-    within = [group.centre_products() for group in controls.values()]
-    coefficients = _regress_columns(np.sum(within, axis=0), n_columns)
-    numbers = np.array([group.number for group in controls.values()])
-    means = np.stack([centre + group.mean for group in controls.values()])
-    average = (numbers @ means / numbers.sum())[:n_columns]
-    levels = means[:, n_columns:] - (means[:, :n_columns] - average) @ coefficients
-    squares = np.stack([np.diag(_compute_residual_products(each, coefficients)) for each in within])
-    sites = {site: group.number for site, group in controls.items()}
-    return Harmoniser.from_moments(sites, levels, squares, (average, coefficients), regions)
+def _fit_harmoniser(total: Total, row: int, centre: FloatArray, sums: AdjustedSums) -> Harmoniser:
+    """Return `Harmoniser.fit` of the controls of all sites but for the effects of sites, which each site finds itself.
 
-
-def _harmonise_products(group: GroupProducts, harmoniser: Harmoniser, site: str, centre: FloatArray) -> GroupProducts:
-    """Return the products of a group of a site after its effect was removed, about the same centre (P + R,).
-
-    Harmonised volumes are e + (v - e - sd shift) / scale, where e are the volumes that covariates predict: a linear
-    function of volumes and covariates, so that their products follow.
+    total: products of controls about the centre (P + R,), and about their mean at each site; row: of the set.
     """
-    row, n_columns = harmoniser.sites.index(site), len(harmoniser.centre)
-    scale = harmoniser.scale[row]
-    linear = np.eye(len(centre))
-    linear[n_columns:, n_columns:] = np.diag(1.0 / scale)
-    linear[:n_columns, n_columns:] = harmoniser.coefficients * (1.0 - 1.0 / scale)
-    expected = harmoniser.mean - harmoniser.centre @ harmoniser.coefficients
-    offset = np.zeros(len(centre))
-    offset[n_columns:] = expected * (1.0 - 1.0 / scale) - harmoniser.sd * harmoniser.shift[row] / scale
-    return group.move(linear, centre @ linear + offset - centre)
+    key, regions = "all" if row == 0 else name_member(row - 1), sums.regions
+    controls, n_columns = _read_products(total, 1 + row, f"{key}/controls"), sums.n_columns
+    if controls.number < 2:
+        raise PreprocessingError(
+            'the sites have no controls that can be adjusted, and effects of sites need them: set harmonise = "none".'
+        )
+    within = unpack_symmetric(total.arrays["within"][row])
+    coefficients = _regress_columns(within, n_columns)
+    mean, squares = centre + controls.mean, np.diag(_compute_residual_products(within, coefficients))
+    sd, nobody = np.sqrt(np.maximum(squares, 0.0) / controls.number), np.zeros((0, len(regions)))
+    refuse_constant_regions(mean[n_columns:], sd, regions, "constant within sites")
+    return Harmoniser("controls", (), (), mean[n_columns:], mean[:n_columns], coefficients, sd, nobody, nobody)
+
+
+def _add_site_effects(
+    harmoniser: Harmoniser, row: int, answers: Sequence[Answer], counts: tuple[int, ...]
+) -> Harmoniser:
+    """Return the harmoniser with the effects that sites sent; under masks they send none."""
+    effects = {answer.site: answer.arrays["effect"][row] for answer in answers if "effect" in answer.arrays}
+    if not effects:
+        return harmoniser
+    shift, scale = np.stack(list(effects.values()), axis=1)
+    return replace(harmoniser, sites=tuple(effects), counts=counts, shift=shift, scale=scale)
 
 
 def ask_for_tests(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> GroupTests:
@@ -316,11 +287,12 @@ def ask_for_tests(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> Group
     return GroupTests(*compare_blocks(blocks, [plan.seed, 12]), sums.estimate_effects(), smallest_effect)
 
 
-def ask_for_transform(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> PreparedRounds:
+def ask_for_transform(
+    rounds: Rounds, everyone_sums: AdjustedSums, member_sums: Sequence[AdjustedSums], plan: SubsetPlan
+) -> PreparedRounds:
     """Ask for the sums of the log transform, and return rounds with the preparation of each member."""
-    members = range(plan.members)
-    everyone = _prepare_without_transform(sums)
-    own = {number: _prepare_without_transform(sums.take_member(number)) for number in members}
+    members, everyone = range(plan.members), _prepare_without_transform(everyone_sums)
+    own = {number: _prepare_without_transform(member_sums[number]) for number in members}
     prepared = PreparedRounds(rounds, everyone, own, plan)
     total = prepared.ask(kinds.TRANSFORM, members, {"members": list(members)})
 

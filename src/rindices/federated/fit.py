@@ -66,7 +66,8 @@ class FederatedSettings:
     model: numbers of patterns, members and recipe (``default`` or ``mean-difference``); adjust: scale of the
     adjustment; harmonise: whether effects of sites are estimated from their controls (ComBat) and removed;
     with_distances: whether the model gets distances of the training people, for `unusual`; max_people: largest number
-    of people of a group, about, that a member is drawn from.
+    of people of a group, about, that a member is drawn from; masked: whether sites mask their sums; left: first round
+    without a site, of those that left.
     """
 
     model: ModelConfig
@@ -75,6 +76,25 @@ class FederatedSettings:
     harmonise: bool = False
     with_distances: bool = True
     max_people: int = MAX_PEOPLE
+    masked: bool = False
+    left: Mapping[str, int] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what all sites must agree on, as plain values."""
+        names = ("seed", "adjust", "harmonise", "with_distances", "max_people", "masked")
+        return {"model": self.model.model_dump(mode="json"), **{name: getattr(self, name) for name in names}}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], left: Mapping[str, int]) -> "FederatedSettings":
+        """Return the settings of `to_dict`.
+
+        Raises StudyError: if they are none.
+        """
+        model = make_study({"data": {"volumes": "sites"}, "model": values.get("model", {})}, "the run").model
+        try:
+            return cls(**{**values, "model": model}, left=left)
+        except TypeError as error:
+            raise ExchangeError("the run has other settings than this version: update rindices everywhere.") from error
 
 
 @dataclass
@@ -105,13 +125,14 @@ class FederatedFit:
         self.on_stage("adjustment")
 
         def make_plan(counts: Mapping[str, int]) -> SubsetPlan:
-            return SubsetPlan(settings.seed, model.n_members).limit_people(counts, settings.max_people)
+            sizes = tuple(counts[group] for group in GROUPS) if settings.masked else ()
+            return SubsetPlan(settings.seed, model.n_members, sizes=sizes).limit_people(counts, settings.max_people)
 
-        self.sums, plan = ask_for_adjustment(self.rounds, settings.adjust, settings.harmonise, make_plan)
+        self.sums, members, plan = ask_for_adjustment(self.rounds, settings.adjust, settings.harmonise, make_plan)
         n_controls, n_patients = (self.sums.groups[group].number for group in GROUPS)
         if not n_controls or not n_patients:
             raise StudyError("the sites have no controls or no patients that can be adjusted: name the groups.")
-        self.prepared = ask_for_transform(self.rounds, self.sums, plan)
+        self.prepared = ask_for_transform(self.rounds, self.sums, members, plan)
         self.on_stage("tests")
         self.tests = ask_for_tests(self.rounds, self.sums, plan)
         self.moments = ensemble.ask_for_moments(self.prepared)
@@ -396,7 +417,7 @@ def run_federated_study(
     transport: takes requests to the sites; out: folder for ``model.safetensors``, ``selection.json``, ``patterns.tsv``,
     ``effects.tsv``, ``federation.json``; on_stage, on_round: called at the beginning of a stage and after a round.
     """
-    rounds = Rounds(transport, on_round)
+    rounds = Rounds(transport, on_round, settings.masked, settings.left)
     fit = FederatedFit(rounds, settings, on_stage)
     try:
         fitted, ending = fit.run(), ""

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from rindices.errors import StudyError, join_names
+from rindices.federated import secure
 from rindices.federated.messages import (
     MAX_MESSAGE_BYTES,
     Answer,
@@ -220,7 +221,8 @@ class FolderTransport:
 
     run: name of the run (`make_run_name`); sites: names of the sites that take part; keys: key of each site; without
     any, messages are not signed; patience: seconds to wait for an answer; poll: seconds between two looks; on_problem:
-    called with a message about each rejected answer.
+    called with a message about each rejected answer; study: settings, by which sites repeat the calculation of the
+    centre.
     """
 
     exchange: Path
@@ -230,6 +232,7 @@ class FolderTransport:
     patience: float = 3600.0
     poll: float = POLL_SECONDS
     on_problem: Callable[[str], None] = lambda text: None
+    study: Mapping[str, Any] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Announce the run to the sites."""
@@ -244,7 +247,7 @@ class FolderTransport:
 
     def _write_run(self, state: Mapping[str, str]) -> None:
         signatures = self._sign(encode_state(state), "state")
-        values = {"run": self.run, "sites": list(self.sites), **state, "signed": signatures}
+        values = {"run": self.run, "sites": list(self.sites), "study": self.study, **state, "signed": signatures}
         SharedFolder(self.exchange).write(RUN_FILE, encode_json(values))
 
     def _sign(self, content: bytes, what: str, number: int = 0) -> dict[str, str]:
@@ -266,9 +269,10 @@ class FolderTransport:
 
     def _collect(self, request: Request, digest: str, signatures: Mapping[str, str]) -> list[Answer]:
         answers: dict[str, Answer] = {}
-        n_rejected, end = dict.fromkeys(self.sites, 0), time.monotonic() + self.patience
+        sites = secure.list_sites(request) if secure.is_masked(request) else self.sites
+        n_rejected, end = dict.fromkeys(sites, 0), time.monotonic() + self.patience
         while True:
-            for site in self.sites:
+            for site in sites:
                 if site in answers:
                     continue
                 file = MessageFile(SharedFolder(self.exchange, f"answers/{self.run}/{site}"), request.round)
@@ -286,13 +290,16 @@ class FolderTransport:
                     continue
                 if answer is not None:
                     answers[site] = answer
-            missing = [site for site in self.sites if site not in answers]
+            missing = [site for site in sites if site not in answers]
             if not missing:
-                return [answers[site] for site in self.sites]
+                return [answers[site] for site in sites]
             if time.monotonic() > end:
+                out = f"leave it out (--leave-out {','.join(missing)})"
+                if secure.is_masked(request):
+                    out = f"if it has left, say so here and at all other sites (--left {missing[0]}:{request.round})"
                 raise WaitingError(
                     f"no answer of {join_names(missing)} to round {request.round} after {self.patience:g} seconds: "
-                    f"start it and run the same command again, or leave it out (--leave-out {','.join(missing)})."
+                    f"start it and run the same command again, or {out}."
                 )
             time.sleep(self.poll)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rindices.federated.messages import Arrays, ExchangeError, Request, count_packed
-from rindices.federated.subsets import GROUPS, name_member
+from rindices.federated.subsets import EVERYONE, GROUPS, name_member
 from rindices.learners.inference import SHARES
 from rindices.learners.severity_posterior import N_STEPS
 
@@ -91,7 +91,12 @@ def list_counted_sets(request: Request) -> list[str]:
 
 def _shape_products(settings: Settings, arrays: Arrays) -> Shapes:
     number, n_columns = len(settings["sets"]), arrays["centre"].shape[0]
-    return {"sum": (number, n_columns), "products": (number, count_packed(n_columns))}
+    shapes: Shapes = {"sum": (number, n_columns), "products": (number, count_packed(n_columns))}
+    n_controls = sum(group == "controls" for *_, group in settings["sets"])
+    if "harmonise" not in settings:
+        return shapes | ({"within": (n_controls, count_packed(n_columns))} if settings.get("within") else {})
+    n_regions = n_columns - arrays[f"{EVERYONE}/harmonise.centre"].shape[0]
+    return shapes | ({} if "sites" in settings else {"effect": (n_controls, 2, n_regions)})
 
 
 def _count_regions(settings: Settings, arrays: Arrays) -> int:
@@ -152,7 +157,7 @@ KINDS: Mapping[str, RequestKind] = {
     DESCRIBE: RequestKind(
         "names and numbers",
         "names of regions, unit, names and categories of covariates, number of controls and patients; whether all "
-        "values are positive",
+        "values are positive; public key",
         "everyone; categories of fewer than the fewest people are not named",
         lambda settings, arrays: {},
     ),
@@ -164,8 +169,10 @@ KINDS: Mapping[str, RequestKind] = {
     ),
     PRODUCTS: RequestKind(
         "adjustment, standardisation, effects of regions and of sites",
-        "sums of products of covariates and regions about the centre, (P + R)(P + R + 1) / 2 numbers a set",
-        "controls of each fold, patients; nothing where a category has too few people",
+        "sums of products of covariates and regions about the centre, (P + R)(P + R + 1) / 2 numbers a set; where "
+        "effects of sites are removed also those of controls about their mean at the site, then all without the effect "
+        "and, if there are no masks, the site's shift and scale of each region",
+        "controls of each member, and all; patients; nothing where a category has too few people",
         _shape_products,
     ),
     TRANSFORM: RequestKind(

@@ -1,8 +1,8 @@
 """Requests of the centre and answers of the sites, as bytes that can be checked.
 
-A message is a safetensors file: arrays of floats, and the rest as JSON in its metadata. Nothing in it is executed. Sums
-have double precision; large parameters of a request may have single precision. A digest (SHA-256) shows damage; with a
-key that centre and site share, a code (HMAC-SHA-256) shows who wrote it.
+A message is a safetensors file: arrays of numbers, and the rest as JSON in its metadata. Nothing in it is executed.
+Sums have double precision, or are masked integers; large parameters of a request may have single precision. A digest
+(SHA-256) shows damage; with a key that centre and site share, a code (HMAC-SHA-256) shows who wrote it.
 
 Every request after the adjustment carries the preparations of its members, so that a site needs no memory of earlier
 rounds.
@@ -33,6 +33,7 @@ MAX_MESSAGE_BYTES = 200_000_000
 """Longer messages are refused before they are read."""
 _MAX_HEADER_BYTES = 4_000_000
 _METADATA_KEY = "rindices"
+_TYPES = (np.dtype(np.float32), np.dtype(np.uint64))  # that are kept; all others become doubles
 _HEAD_ARRAYS = tuple(each.name for each in fields(ShiftHead) if each.name != "weights")
 
 Arrays = Mapping[str, FloatArray]
@@ -102,7 +103,7 @@ class Answer:
     @classmethod
     def decode(cls, content: bytes, name: str = "the answer") -> "Answer":
         """Return the answer of bytes; ``name`` stands in messages."""
-        fields, arrays = _decode(content, name)
+        fields, arrays = _decode(content, name, ("F64", "U64"))
         try:
             counts, number = dict(fields["counts"]), fields["round"]
             site, kind, digest = (fields[key] for key in ("site", "kind", "request_digest"))
@@ -156,14 +157,12 @@ def count_packed(size: int) -> int:
 
 def _encode(fields: Mapping[str, Any], arrays: Arrays) -> bytes:
     text = json.dumps(fields, sort_keys=True, allow_nan=False)
-    kept = {name: np.float32 if array.dtype == np.float32 else np.float64 for name, array in arrays.items()}
+    kept = {name: array.dtype if array.dtype in _TYPES else np.float64 for name, array in arrays.items()}
     content = {name: np.array(arrays[name], dtype=kept[name], order="C") for name in sorted(arrays)}
     return bytes(to_bytes(content, {_METADATA_KEY: text}))
 
 
-def _decode(
-    content: bytes, name: str, types: tuple[str, ...] = ("F64",)
-) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+def _decode(content: bytes, name: str, types: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, FloatArray]]:
     """Return the plain values and the arrays of a message."""
     if len(content) > MAX_MESSAGE_BYTES:
         raise ExchangeError(f"{name} has {len(content):,} bytes, which no message has: let it be sent again.")
@@ -194,7 +193,7 @@ def check_arrays(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], name: st
             raise ExchangeError(f"{name} lacks the array {key!r}.")
         if arrays[key].shape != shape:
             raise ExchangeError(f"{name}: {key!r} has shape {arrays[key].shape}, not {shape}.")
-        if not np.isfinite(arrays[key]).all():
+        if arrays[key].dtype.kind != "f" or not np.isfinite(arrays[key]).all():
             raise ExchangeError(f"{name}: {key!r} has numbers that are not finite.")
 
 

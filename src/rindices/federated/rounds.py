@@ -19,7 +19,7 @@ import numpy as np
 
 from rindices._typing import FloatArray
 from rindices.errors import join_names
-from rindices.federated import kinds
+from rindices.federated import kinds, secure
 from rindices.federated.messages import (
     Answer,
     Arrays,
@@ -31,9 +31,8 @@ from rindices.federated.messages import (
     pack_preparations,
     unpack_symmetric,
 )
-from rindices.federated.site import EVERYONE, Site
-from rindices.federated.subsets import GROUPS, SubsetPlan, get_member, name_held_out, name_member
-from rindices.learners.prepared_people import N_FOLDS
+from rindices.federated.site import Site
+from rindices.federated.subsets import EVERYONE, GROUPS, SubsetPlan, get_member, name_member
 
 MAX_SITE_PEOPLE = 100_000_000
 """More people than any site has."""
@@ -67,7 +66,7 @@ class InMemoryTransport:
 class Total(NamedTuple):
     """Sums over the people of all sites.
 
-    counts: number of people by the name of the set.
+    counts: number of people by the name of the set; answers: of single sites, or one of all of them under masks.
     """
 
     arrays: dict[str, FloatArray]
@@ -87,11 +86,14 @@ class RoundRecord(NamedTuple):
 class Rounds:
     """Asks one request after the other.
 
-    on_round: called with each `RoundRecord`.
+    on_round: called with each `RoundRecord`; masked: whether all sums but names and numbers of people are asked for
+    under masks, so that their total alone can be read; left: first round without a site, of those that left.
     """
 
     transport: Transport
     on_round: Callable[[int, RoundRecord], None] | None = None
+    masked: bool = False
+    left: Mapping[str, int] = field(default_factory=dict)
     records: list[RoundRecord] = field(default_factory=list)
     _answers: dict[str, dict[str, Answer]] = field(default_factory=dict)
     """Answers of the rounds that later ones are compared with, by kind and site."""
@@ -101,25 +103,53 @@ class Rounds:
 
         Raises ExchangeError: if an answer is not as it should be; its site is named.
         """
-        request = Request(kind, len(self.records) + 1, settings or {}, arrays or {})
-        answers = self.transport.ask(request)
-        shapes = kinds.get_kind(kind).get_shapes(request)
-        described, means = (self._answers.get(each, {}) for each in (kinds.DESCRIBE, kinds.MEANS))
-        for answer in answers:
-            sizes = described[answer.site].counts if answer.site in described else None
-            check_answer(answer, request, shapes, sizes)
-            if kind == kinds.PRODUCTS and answer.site in means:
-                _check_means(answer, means[answer.site], request)
-        self._answers[kind] = {answer.site: answer for answer in answers}
-        sites = self._answers[kinds.DESCRIBE]
-        if [answer.site for answer in answers] != list(sites):
+        is_masked = self.masked and kind != kinds.DESCRIBE
+        own = {"sites": self._list_sites(kind)} if is_masked else {}
+        request = Request(kind, len(self.records) + 1, {**(settings or {}), **own}, arrays or {})
+        answers = parts = self.transport.ask(request)
+        names = [answer.site for answer in answers]
+        if kind != kinds.DESCRIBE and names != (secure.list_sites(request) if is_masked else self.sites):
             raise ExchangeError(f"the sites of round {request.round} are not those of the first round: begin again.")
+        described, means = (self._answers.get(each, {}) for each in (kinds.DESCRIBE, kinds.MEANS))
+        sizes = {name: answer.counts for name, answer in described.items()}
+        if is_masked:
+            for answer in answers:
+                _check_belongs(answer, request)
+            parts, sizes = [secure.add_answers(answers, request)], {secure.TOTAL: _add_counts(list(described.values()))}
+        shapes = kinds.get_kind(kind).get_shapes(request)
+        for part in parts:
+            check_answer(part, request, shapes, sizes.get(part.site))
+            if kind == kinds.PRODUCTS and part.site in means and "harmonise" not in request.settings and not self.left:
+                _check_means(part, means[part.site], request)
+        self._answers[kind] = {part.site: part for part in parts}
         self.records.append(RoundRecord(kind, len(request.encode()), max(len(answer.encode()) for answer in answers)))
         if self.on_round is not None:
             self.on_round(len(self.records), self.records[-1])
-        totals = {name: np.sum([answer.arrays[name] for answer in answers], axis=0) for name in shapes}
-        counts = {key: sum(answer.counts[key] for answer in answers) for key in answers[0].counts}
-        return Total(totals, counts, answers)
+        totals = {name: np.sum([part.arrays[name] for part in parts], axis=0) for name in shapes}
+        return Total(totals, _add_counts(parts), parts)
+
+    def _list_sites(self, kind: str) -> dict[str, dict[str, Any]]:
+        """Return keys and numbers of people of all sites, and when they left, for a request."""
+        described = self._answers[kinds.DESCRIBE]
+        if lacking := [name for name, answer in described.items() if not answer.facts.get("key")]:
+            raise ExchangeError(
+                f"{join_names(lacking)} has no key for masks: install rindices[federated] there, or let all sites and "
+                "the centre do without masks (--no-masks)."
+            )
+        number, rounds = len(self.records) + 1, [record.kind for record in self.records]
+        left = {name: {"until": until} for name, until in self.left.items() if until <= number}
+        n_counted = rounds.index(kinds.MOMENTS) + 1 if kinds.MOMENTS in rounds else number
+        lost = [name for name, entry in left.items() if entry["until"] > n_counted]
+        if lost and kind in (kinds.ROTATION, kinds.CURVES):
+            raise ExchangeError(
+                f"{join_names(lost)} left after its patients were counted in round {n_counted} (moments), so patterns "
+                "cannot be fitted without it: wait for it, or begin another study, in another folder at each site "
+                "(--private)."
+            )
+        return {
+            name: {"key": answer.facts["key"], **answer.counts, **left.get(name, {})}
+            for name, answer in described.items()
+        }
 
     @property
     def sites(self) -> list[str]:
@@ -184,11 +214,7 @@ def check_answer(
     shapes: names and shapes of the arrays that the answer must have; group_sizes: number of controls and patients that
     the site named in the first round. Raises ExchangeError: that names the site and the fault.
     """
-    name = f"the answer of {answer.site[:60]} in round {request.round}"
-    if (answer.kind, answer.round) != (request.kind, request.round):
-        raise ExchangeError(f"{name} is to round {answer.round} ({answer.kind[:40]}): it is late or repeated.")
-    if answer.request_digest != compute_message_digest(request.encode()):
-        raise ExchangeError(f"{name} is to another request: it is from an earlier study or forged.")
+    name = _check_belongs(answer, request)
     check_arrays(answer.arrays, shapes, name)
     if request.kind == kinds.DESCRIBE:
         _check_facts(answer, name)
@@ -198,13 +224,28 @@ def check_answer(
         raise ExchangeError(f"{name}: {key!r} has sums that people cannot have.")
 
 
+def _check_belongs(answer: Answer, request: Request) -> str:
+    """Refuse an answer to another request; return what it is called in messages."""
+    name = f"the answer of {answer.site[:60]} in round {request.round}"
+    if (answer.kind, answer.round) != (request.kind, request.round):
+        raise ExchangeError(f"{name} is to round {answer.round} ({answer.kind[:40]}): it is late or repeated.")
+    if answer.request_digest != compute_message_digest(request.encode()):
+        raise ExchangeError(f"{name} is to another request: it is from an earlier study or forged.")
+    return name
+
+
+def _add_counts(answers: Sequence[Answer]) -> dict[str, int]:
+    """Return the numbers of people of all sites by the name of the set."""
+    return {key: sum(answer.counts[key] for answer in answers) for key in answers[0].counts}
+
+
 def _check_counts(answer: Answer, request: Request, name: str, group_sizes: Mapping[str, int] | None) -> None:
     """Refuse numbers of people that cannot be."""
     if set(answer.counts) != set(kinds.list_counted_sets(request)):
         raise ExchangeError(f"{name} counts other sets of people than those that were asked for.")
     for key, count in answer.counts.items():
         size = MAX_SITE_PEOPLE if group_sizes is None else group_sizes[key.rpartition("/")[2]]
-        is_whole = request.kind == kinds.MEANS and group_sizes is not None
+        is_whole = request.kind == kinds.MEANS and answer.site != secure.TOTAL and group_sizes
         if not 0 <= count <= size or (is_whole and count not in (0, size)):
             raise ExchangeError(f"{name} counts {count} people in {key[:60]}, where the site has {size} at most.")
     if not any(answer.counts.values()) and any(array.any() for array in answer.arrays.values()):
@@ -213,22 +254,16 @@ def _check_counts(answer: Answer, request: Request, name: str, group_sizes: Mapp
 
 def _check_means(answer: Answer, means: Answer, request: Request) -> None:
     """Refuse sums about the centre that are not those of the round before."""
-    sets = [(str(name), group) for name, group in request.settings["sets"]]
+    sets = [list(each) for each in request.settings["sets"]]
     for group in GROUPS:
-        rows = [k for k, (name, own) in enumerate(sets) if own == group and name in list_whole(sets, group)]
-        number = sum(answer.counts["/".join(sets[k])] for k in rows)
+        number, row = answer.counts[f"all/{group}"], sets.index([EVERYONE, "all", group])
         total, offset = means.arrays[f"{group}.sum"], number * request.arrays["centre"]
-        error = np.abs(answer.arrays["sum"][rows].sum(axis=0) - (total - offset))
+        error = np.abs(answer.arrays["sum"][row] - (total - offset))
         if means.counts[group] != number or (error > 1e-6 * (np.abs(total) + np.abs(offset))).any():
             raise ExchangeError(
                 f"the answer of {answer.site} in round {request.round} has other sums of {group} than in the round "
                 "before: its table or its program changed, or it sends wrong sums. Leave it out (--leave-out)."
             )
-
-
-def list_whole(sets: Sequence[tuple[str, str]], group: str) -> list[str]:
-    """Return the names of the sets that together are all people of a group."""
-    return ["all"] if ("all", group) in sets else [name_held_out(k) for k in range(N_FOLDS)]
 
 
 def _check_facts(answer: Answer, name: str) -> None:
@@ -286,6 +321,10 @@ def _list_grams(answer: Answer, request: Request) -> Iterator[tuple[str, FloatAr
     arrays = answer.arrays
     if request.kind == kinds.AGREEMENT:
         yield "products", _border(unpack_symmetric(arrays["products"]), arrays["sum"], answer.counts["patients"])
+    if "within" in arrays:
+        rows = [f"{name}/{group}" for _, name, group in request.settings["sets"] if group == "controls"]
+        within, sizes = unpack_symmetric(arrays["within"]), np.array([float(answer.counts[name]) for name in rows])
+        yield "within", _border(within, 0.0 * within[:, 0], sizes)
     if request.kind == kinds.TRANSFORM:
         for group in GROUPS:
             names = [f"{name_member(number)}/{group}" for number in request.settings["members"]]

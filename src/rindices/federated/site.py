@@ -10,15 +10,16 @@ directions, B blocks, Q cosines.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import RindicesError, format_count
-from rindices.federated import kinds
+from rindices.federated import kinds, secure
 from rindices.federated.messages import (
     COMPUTE_ERRORS,
     Answer,
@@ -34,7 +35,9 @@ from rindices.federated.messages import (
 )
 from rindices.federated.privacy import FEWEST_PEOPLE, SetGuard
 from rindices.federated.subsets import (
+    EVERYONE,
     GROUPS,
+    MIN_SPLIT,
     SAMPLE,
     SubsetPlan,
     Subsets,
@@ -54,12 +57,13 @@ from rindices.preprocess.residualise import build_coding, build_design_matrix
 from rindices.tables.cohort import ID, SITE, Cohort
 from rindices.threads import limit_blas_threads
 
+if TYPE_CHECKING:
+    from rindices.federated.masks import SiteKey
+
 MAX_SPREAD = 4.0
 """Largest standard deviation, over the people of a set, of whitened severities, which is about 1 over all sites."""
 MIN_CORRELATION = 0.1
 """Smallest correlation of a region with itself after the adjustment, over the people of a site."""
-EVERYONE = "everyone"
-"""Key of the preparation that is learnt from all controls."""
 BATCH = 10_000
 """People whose values are in memory at once where sums are over everyone."""
 
@@ -82,19 +86,28 @@ class Site:
 
     name: name that the centre sees; it need not be that of the hospital; cohort: controls and patients, one scan each.
     People who lack regions or covariates are left out; fewest: fewest people of a sum; 0 for people of one owner, about
-    whom nothing is refused; ledger: file of the sets that were answered about; see `SetGuard`.
+    whom nothing is refused; ledger: file of the sets that were answered about; see `SetGuard`; key: for masks; a site
+    that accepted others answers under masks alone.
     """
 
-    def __init__(self, name: str, cohort: Cohort, fewest: int = FEWEST_PEOPLE, ledger: Path | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        cohort: Cohort,
+        fewest: int = FEWEST_PEOPLE,
+        ledger: Path | None = None,
+        key: "SiteKey | None" = None,
+    ) -> None:
         is_complete = ~(cohort.volumes.isna().any(axis=1) | cohort.covariates.isna().any(axis=1)).to_numpy()
         is_first = ~cohort.people[ID].duplicated().to_numpy()
         used = cohort.take(is_complete & is_first & (cohort.is_control | cohort.is_patient))
-        self.name, self.fewest, self.regions = name, fewest, cohort.regions
+        self.name, self.fewest, self.regions, self.key = name, fewest, cohort.regions, key
         self.n_left_out, self.n_repeated = len(cohort) - len(used), int((~is_first).sum())
         self.cohort = replace(used, people=used.people.assign(**{SITE: name}))
         self._groups = {"controls": self.cohort.is_control, "patients": self.cohort.is_patient}
         people = [row.tobytes() for row in self.cohort.volumes.to_numpy(dtype=float)] if fewest else ()
         self._guard = SetGuard(people, fewest, ledger)
+        self._is_masked = key is not None and bool(key.accepted)
         self._preparations: dict[str, tuple[list[bytes], Preparation]] = {}
         self._shifts: dict[tuple[str, int], FloatArray] = {}
         self._subsets: tuple[SubsetPlan, Subsets] | None = None
@@ -107,11 +120,12 @@ class Site:
         should be.
         """
         kind, sums = kinds.get_kind(request.kind), _Sums()
-        self._guard.count_round()
         if any(not np.isfinite(array).all() for array in request.arrays.values()):
             raise ExchangeError(f"the request {request.kind} has parameters that are not finite.")
         try:
             shapes = kind.get_shapes(request)
+            self._bind_to_sites(request)
+            self._guard.count_round()
             self._bind(request)
             getattr(self, f"_answer_{request.kind}")(request, sums)
         except RindicesError:
@@ -119,9 +133,13 @@ class Site:
         except COMPUTE_ERRORS as error:
             raise ExchangeError(f"the request {request.kind} cannot be computed ({error}).") from error
         check_arrays(sums.arrays, shapes, f"the answer of {self.name}")
-        self._guard.save()
         digest = compute_message_digest(request.encode())
-        return Answer(self.name, request.kind, request.round, digest, sums.counts, sums.arrays, sums.facts)
+        answer = Answer(self.name, request.kind, request.round, digest, sums.counts, sums.arrays, sums.facts)
+        if self.key is not None and secure.is_masked(request):
+            masked = self.key.mask(answer, request)
+            answer = replace(answer, counts={}, arrays={secure.MASKED: masked}, facts={})
+        self._guard.save()
+        return answer
 
     def _answer_describe(self, request: Request, sums: _Sums) -> None:
         cohort = self.cohort
@@ -134,6 +152,7 @@ class Site:
             "unit": cohort.unit,
             "source": cohort.source,
             "positive": not not_positive,
+            **({} if self.key is None else {"key": self.key.public}),
             "covariates": {str(name): self._describe_covariate(str(name)) for name in cohort.covariates},
         }
 
@@ -154,6 +173,42 @@ class Site:
             raise ExchangeError("the request names other regions than the table here.")
         return build_design_matrix(codings, self.cohort.covariates)
 
+    @cached_property
+    def _table(self) -> bytes:
+        """All values of the people; if they changed, the same masks would hide other sums."""
+        return b"".join(table.to_csv().encode() for table in (self.cohort.people, self.cohort.covariates)) + bytes(
+            self.cohort.volumes.to_numpy(dtype=float)
+        )
+
+    def bind_study(self, settings: Mapping[str, Any]) -> None:
+        """Fix the settings of the study at the first run under masks, and refuse others."""
+        self._guard.bind("study", json.dumps(settings, sort_keys=True).encode())
+
+    def _bind_to_sites(self, request: Request) -> None:
+        """Fix the sites, the table and each round at the first request under masks, and refuse others."""
+        if request.kind == kinds.DESCRIBE:
+            return
+        if secure.is_masked(request) != self._is_masked:
+            raise RefusedError("other-masks: sums of this site leave under masks alone, or without them alone.")
+        if self.key is None or not self._is_masked:
+            self._guard.bind("list of sites", b"")
+            return
+        sites: secure.Sites = request.settings["sites"]
+        self.key.check_sites(self.name, request, {group: int(mask.sum()) for group, mask in self._groups.items()})
+        totals = tuple(sum(int(entry[group]) for entry in sites.values()) for group in GROUPS)
+        if any(0 < total < self.fewest for total in totals):
+            raise RefusedError(f"few-people: all sites together have {totals} controls and patients.")
+        if "plan" in request.settings:
+            plan = SubsetPlan.from_dict(request.settings["plan"])
+            if plan.sizes != totals or not plan.allows_parts(self.fewest):
+                raise RefusedError("other-plan: its parts are too small, or it names other numbers of people.")
+        agreed = [(name, entry["key"], *(entry[group] for group in GROUPS)) for name, entry in sorted(sites.items())]
+        self._guard.bind("list of sites", json.dumps(agreed).encode())
+        self._guard.bind("table", self._table)
+        left = sorted(name for name, until in self.key.left.items() if until == request.round)
+        number = f"round {request.round}" + (f" without {', '.join(left)}" if left else "")
+        self._guard.bind(number, request.encode())
+
     def _bind(self, request: Request) -> None:
         """Fix plan, adjustment, preparation and what is asked once, each at the first request that has it."""
         settings = request.settings
@@ -164,17 +219,25 @@ class Site:
             adjustment = [settings[name] for name in ("codings", "regions", "adjust")]
             self._guard.bind("adjustment", json.dumps(adjustment).encode())
         if "plan" in settings:
-            self._guard.bind("plan", json.dumps(SubsetPlan.from_dict(settings["plan"]).to_dict()).encode())
+            plan = SubsetPlan.from_dict(settings["plan"])
+            if plan.sizes and not self._is_masked:
+                raise RefusedError("other-plan: it says that sums are masked.")
+            self._guard.bind("plan", json.dumps(plan.to_dict()).encode())
         for key, own in settings.get("preparations", {}).items() if request.kind != kinds.TRANSFORM else ():
             self._check_codings(own["covariates"])
             fixed = Request("preparation", 0, own, get_prepared_arrays(request, key))
             self._guard.bind(f"preparation-{key}", fixed.encode())
         if request.kind in (kinds.PRODUCTS, kinds.TRANSFORM, kinds.MOMENTS, kinds.BLOCKS):
-            self._guard.bind(request.kind, replace(request, round=0).encode())
+            own = {name: value for name, value in settings.items() if name != "sites"}
+            name = f"{request.kind}{' without effects' * ('harmonise' in settings)}"
+            self._guard.bind(name, Request(request.kind, 0, own, request.arrays).encode())
 
     def _check_adjusted(self, values: FloatArray) -> None:
-        """Refuse adjusted regions (N, R) that are mainly covariates, or deviations of few people."""
-        if not self.fewest:
+        """Refuse adjusted regions (N, R) that are mainly covariates, or deviations of few people.
+
+        Under masks, where all sites see the same request, sites of few people leave it to the others.
+        """
+        if not self.fewest or (self._is_masked and len(values) < MIN_SPLIT * self.fewest):
             return
         volumes = self._get_volumes(np.arange(len(values)))
         centred, raw = values - values.mean(axis=0), volumes - volumes.mean(axis=0)
@@ -190,18 +253,35 @@ class Site:
             if coding["kind"] != "numeric" and described["numeric"] and not described["levels"]:
                 raise RefusedError(f"other-coding: {coding['name']} is a number here, and not a category.")
 
-    def _get_columns(self, request: Request, design: FloatArray, rows: IntArray) -> FloatArray:
-        """Return covariates and regions (n, P + R) of some people."""
+    def _get_columns(
+        self, request: Request, design: FloatArray, rows: IntArray, harmoniser: Harmoniser | None = None
+    ) -> FloatArray:
+        """Return covariates and regions (n, P + R) of some people, without the effect of the site, if it is given."""
         volumes = self._get_volumes(rows)
         volumes = np.log(volumes) if request.settings["adjust"] == "log" else volumes
-        if "harmonise" in request.settings:
-            harmoniser = Harmoniser.from_parts(request.settings["harmonise"], request.arrays)
+        if harmoniser is not None:
             volumes = harmoniser.transform(volumes, design[rows], [self.name] * len(rows))
         return np.concatenate([design[rows], volumes], axis=1)
 
+    def _get_harmoniser(self, request: Request, key: str, design: FloatArray) -> Harmoniser | None:
+        """Return a harmoniser of a request, with the effect of this site, from its controls, if it lacks it."""
+        if "harmonise" not in request.settings:
+            return None
+        harmoniser = Harmoniser.from_parts(request.settings["harmonise"][key], get_prepared_arrays(request, key))
+        if self.name in harmoniser.sites:
+            return harmoniser
+        rows = np.flatnonzero(self._find_controls(request, key))
+        if len(rows) < 2:
+            raise RefusedError(
+                f"no-controls: the effect of {self.name} needs controls: leave the site out (--leave-out), or set "
+                'harmonise = "none".'
+            )
+        volumes = self._get_columns(request, design, rows)[:, design.shape[1] :]
+        return harmoniser.with_sites(volumes, design[rows], [self.name] * len(rows), 2)
+
     def _answer_means(self, request: Request, sums: _Sums) -> None:
-        design, allowed = self._build_design(request), self._find_adjustable(request, sums)
-        for group, mask in allowed.items():
+        design = self._build_design(request)
+        for group, mask in self._find_adjustable(request, sums).items():
             sums.counts[group] = self._count(mask, group, "all")
             (sums.arrays[f"{group}.sum"],) = _add_batches(
                 mask, lambda rows: [self._get_columns(request, design, rows).sum(axis=0)]
@@ -209,33 +289,56 @@ class Site:
 
     def _answer_products(self, request: Request, sums: _Sums) -> None:
         design, allowed, products = self._build_design(request), self._find_adjustable(request, sums), []
-        for name, group in request.settings["sets"]:
-            mask = self._get_subsets(request).find(str(name), str(group)) & allowed[group]
-            sums.counts[f"{name}/{group}"] = self._count(mask, group, name)
-            products.append(
-                _add_batches(
-                    mask,
-                    lambda rows: sum_moments(self._get_columns(request, design, rows) - request.arrays["centre"]),
-                )
-            )
+        within, effects, sizes = [], [], self._count_categories(request, "controls")
+        # where folds would have few people of a category, members are adjusted as everyone
+        is_split = not self._is_masked or bool(((sizes <= 0) | (sizes >= N_FOLDS * self.fewest)).all())
+        for key, name, group in request.settings["sets"]:
+            mask = self._get_subsets(request).find(str(name) if is_split else "all", str(group)) & allowed[group]
+            number = sums.counts[f"{name}/{group}"] = self._count(mask, group, name)
+            harmoniser = self._get_harmoniser(request, str(key), design)
+
+            def sum_batch(rows: IntArray, own: Harmoniser | None = harmoniser) -> tuple[FloatArray, FloatArray]:
+                return sum_moments(self._get_columns(request, design, rows, own) - request.arrays["centre"])
+
+            products.append(_add_batches(mask, sum_batch))
+            if group == "controls":
+                total = products[-1][0]
+                within.append([products[-1][1] - pack_symmetric(np.outer(total, total)) / max(number, 1)])
+                if harmoniser is not None:
+                    row = harmoniser.sites.index(self.name)
+                    effects.append([np.stack([harmoniser.shift[row], harmoniser.scale[row]])])
         sums.add_rows(("sum", "products"), products)
+        if effects and not self._is_masked:
+            sums.add_rows(("effect",), effects)
+        elif request.settings.get("within"):
+            sums.add_rows(("within",), within)
 
     def _find_adjustable(self, request: Request, sums: _Sums) -> dict[str, BoolArray]:
         """Return the people (N,) of each group; nobody where a category has too few people.
 
         The product of an indicator and a region is a sum over the people of one category.
         """
-        design, allowed = self._build_design(request), dict[str, BoolArray]()
-        is_indicator = np.array([set(np.unique(column)) <= {0.0, 1.0} for column in design.T], dtype=bool)
+        allowed = {}
         for group, mask in self._groups.items():
-            indicators = design[mask][:, is_indicator]
-            sizes = np.concatenate([indicators.sum(axis=0), (1.0 - indicators).sum(axis=0)])
+            sizes = self._count_categories(request, group)
             is_small = bool(((sizes > 0) & (sizes < self.fewest)).any())
             if is_small:
                 note = f"{group} are adjusted with the effects of the other sites: a category has too few of them here"
                 sums.facts.setdefault("notes", []).append(note)
             allowed[group] = np.zeros_like(mask) if is_small else mask
         return allowed
+
+    def _count_categories(self, request: Request, group: str) -> FloatArray:
+        """Return the numbers of people of a group with and without each indicator; under masks, those of all sites."""
+        design, mask = self._build_design(request), self._groups[group]
+        is_indicator = np.array([set(np.unique(column)) <= {0.0, 1.0} for column in design.T], dtype=bool)
+        ones, number = design[mask][:, is_indicator].sum(axis=0), float(mask.sum())
+        if self._is_masked:  # the first round has no sums by category
+            known = request.arrays.get("numbers")
+            row = GROUPS.index(group)
+            ones = ones[:0] if known is None else known[row, : design.shape[1]][is_indicator]
+            number = sum(float(entry[group]) for entry in request.settings["sites"].values())
+        return np.concatenate([ones, number - ones])
 
     def _answer_transform(self, request: Request, sums: _Sums) -> None:
         for group in GROUPS:
@@ -265,8 +368,10 @@ class Site:
         design, arrays = self._build_design(request), request.arrays
         coefficients, subsets, by_group = arrays["coefficients"], self._get_subsets(request), []
 
+        harmoniser = self._get_harmoniser(request, EVERYONE, design)
+
         def adjust(rows: IntArray) -> FloatArray:
-            centred = self._get_columns(request, design, rows) - arrays["centre"]
+            centred = self._get_columns(request, design, rows, harmoniser) - arrays["centre"]
             return np.asarray(centred[:, len(coefficients) :] - centred[:, : len(coefficients)] @ coefficients)
 
         if self.fewest:
@@ -381,7 +486,8 @@ class Site:
 
     def _count(self, mask: BoolArray, group: str, name: str) -> int:
         """Return the number of people of a set, if the guard allows a sum over them."""
-        self._guard.check(mask, group, name)
+        if not self._is_masked:
+            self._guard.check(mask, group, name)
         return int(mask.sum())
 
     def _get_volumes(self, rows: IntArray) -> FloatArray:
@@ -404,7 +510,12 @@ class Site:
         content = [arrays[name].tobytes() for name in sorted(arrays)]
         if key not in self._preparations or self._preparations[key][0] != content:
             self._shifts = {each: shifts for each, shifts in self._shifts.items() if each[0] != key}
-            self._preparations[key] = content, Preparation.from_request(request, key)
+            own = Preparation.from_request(request, key)
+            harmoniser = own.preprocessing.harmoniser
+            if harmoniser is not None and self.name not in harmoniser.sites:
+                seen = self.cohort.take(self._find_controls(request, key))
+                own = replace(own, preprocessing=own.preprocessing.with_sites(seen, 2))
+            self._preparations[key] = content, own
             if self.fewest:
                 try:
                     self._check_adjusted(self._compute_shifts(request, key, np.arange(len(self.cohort))))
@@ -412,6 +523,10 @@ class Site:
                     del self._preparations[key]
                     raise
         return self._preparations[key][1]
+
+    def _find_controls(self, request: Request, key: str) -> BoolArray:
+        """Return the controls (N,) from whom a preparation is learnt."""
+        return self._get_subsets(request).find("all" if key == EVERYONE else name_member(int(key)), "controls")
 
     def _get_subsets(self, request: Request) -> Subsets:
         plan = SubsetPlan.from_dict(request.settings.get("plan", {}))
@@ -444,13 +559,16 @@ class Site:
         settings = model.card.recipe.settings if model.card.recipe is not None else {}
         if "numbers" not in settings:
             raise ExchangeError("the model is not that of a federated study: apply it with rindices apply.")
-        plan = SubsetPlan.from_dict(settings["plan"])
+        harmoniser, plan = model.preprocessing.harmoniser, SubsetPlan.from_dict(settings["plan"])
         subsets = self._make_subsets(plan)
         seen = [
             np.any([subsets.find(name_member(int(number)), group) for group in GROUPS], axis=0)
             for number in settings["numbers"]
         ]
         tables, unseen = [], ~np.stack(seen)
+        if harmoniser is not None and self.name not in harmoniser.sites:
+            own = [each.with_sites(self.cohort.take(mask), 2) for each, mask in zip(model.pipelines, seen, strict=True)]
+            model = replace(model.with_sites(self.cohort, 2), pipelines=tuple(own))
         for start in range(0, len(self.cohort), BATCH):
             rows = np.arange(start, min(start + BATCH, len(self.cohort)))
             volumes = pd.DataFrame(self._get_volumes(rows), columns=list(self.regions))

@@ -1,27 +1,42 @@
-"""Answer the requests in an exchange folder, and log what leaves."""
+"""Answer the requests in an exchange folder, and log what leaves.
 
+Under masks, a site repeats the calculation of the centre: it adds the answers of all sites up, as the centre does,
+computes the next request from the total, and answers the request of the centre if both are equal but for rounding. So a
+centre can choose neither people nor parameters, in whatever nearly equal or combined requests. Answers have codes
+(HMAC-SHA-256) by which sites know that they are those of the other sites.
+"""
+
+import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rindices.errors import RindicesError
 from rindices.federated import folder as exchange_folder
+from rindices.federated import secure
+from rindices.federated.fit import FederatedSettings, run_federated_study
 from rindices.federated.folder import MODEL_FILE, POLL_SECONDS, MessageFile, SharedFolder, get_signature
 from rindices.federated.kinds import KINDS
 from rindices.federated.messages import (
     MAX_MESSAGE_BYTES,
     Answer,
     ExchangeError,
+    RefusedError,
     Request,
+    WaitingError,
     compute_message_digest,
     is_signed,
     sign_message,
 )
 from rindices.federated.site import Site
 
+TOLERANCE = 1e-6
+"""Largest difference, relative to the largest number of an array, between requests of two computers."""
 LOG_COLUMNS = ("time", "run", "round", "kind", "what left", "people", "sums", "numbers", "bytes", "digest")
 
 
@@ -31,7 +46,9 @@ class SiteService:
 
     folder: folder at the site, which nobody else sees: the log, and the ledger of the sets of people; key: shared with
     the centre. With a key, requests without its signature are refused, and only the end of a run that is signed ends
-    the service; poll: seconds between two looks; on_answer: called with one line about each answer.
+    the service; poll: seconds between two looks; on_answer: called with one line about each answer; without_masks:
+    whether sums may leave without masks if there are three sites or more; repeats: whether the site repeats the
+    calculation of the centre under masks.
     """
 
     site: Site
@@ -40,9 +57,13 @@ class SiteService:
     key: bytes | None = None
     poll: float = POLL_SECONDS
     on_answer: Callable[[str], None] = lambda text: None
+    without_masks: bool = True
+    repeats: bool = True
     _run: str = field(default="", init=False)
     """The run that was answered last; the end of another one is none."""
     _noted: str = field(default="", init=False)
+    _patience: float | None = field(default=None, init=False)
+    _end: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         exchange_folder.check_site_name(self.site.name)
@@ -56,23 +77,35 @@ class SiteService:
         """
         name = self.site.name
         SharedFolder(self.exchange, "sites").write(f"{name}.json", exchange_folder.encode_json({"site": name}))
-        end = None if patience is None else time.monotonic() + patience
+        self._patience = patience
+        self._extend_time()
+        is_repeated = False
         while True:
-            n_answered, run = 0, None
+            n_answered, over = 0, None
             try:
-                n_answered = self.answer_requests()
-                run = self._read_end()
-            except ExchangeError as error:
+                if not (self._is_masked() and self.repeats):
+                    n_answered = self.answer_requests()
+                    over = None if n_answered else self._read_end()
+                else:
+                    over = self._read_end()
+                    if over is None and not is_repeated:
+                        self._repeat_study()
+                        is_repeated = True
+            except RindicesError as error:
+                is_repeated = is_repeated or isinstance(error, RefusedError)
                 self._note(str(error))
-            if run is not None and not n_answered:
-                self._check_model(run)
-                return run
-            if n_answered and patience is not None:
-                end = time.monotonic() + patience
-            elif end is not None and time.monotonic() >= end:
+            if over is not None:
+                self._check_model(over)
+                return over
+            if n_answered:
+                self._extend_time()
+            elif self._end is not None and time.monotonic() >= self._end:
                 return None
-            if not n_answered:
+            else:
                 time.sleep(self.poll)
+
+    def _extend_time(self) -> None:
+        self._end = None if self._patience is None else time.monotonic() + self._patience
 
     def _read_end(self) -> dict[str, Any] | None:
         """Return what the centre says of a run that is over; None if it is not."""
@@ -100,30 +133,139 @@ class SiteService:
 
     def answer_requests(self) -> int:
         """Answer all requests of the current run that have no answer yet, and return their number."""
-        run = exchange_folder.read_run(self.exchange)
-        if run is None or self.site.name not in run.get("sites", ()):
+        run = self._read_run()
+        if run is None:
             return 0
-        name, number, n_answered = str(run["run"]), 1, 0
-        while True:
-            request_file = MessageFile(SharedFolder(self.exchange, f"requests/{name}"), number)
-            header = request_file.read_header()
-            if header is None:
-                return n_answered
-            signature = get_signature(header.get("signed"), self.site.name)
-            answered = {"request": str(header.get("digest", "")), "request_signed": signature}
-            answer_file = MessageFile(SharedFolder(self.exchange, f"answers/{name}/{self.site.name}"), number)
-            answer_header = answer_file.read_header() or {}
-            if any(answer_header.get(key) != value for key, value in answered.items()):
-                answer = self._answer(name, request_file, header, answered)
-                sent, leaves = answer.encode(), append_to_log(self.folder / "log.tsv", name, answer)
-                self.on_answer(f"round {answer.round}, {answer.kind}: {leaves}")
-                signature = sign_message(sent, self.key, "answer", name, self.site.name, number)
-                answer_file.write(sent, {**answered, "site": self.site.name, "signed": signature})
-                n_answered += 1
-            number += 1
+        number, n_answered = 1, 0
+        while (is_new := self._answer_round(str(run["run"]), number)) is not None:
+            number, n_answered = number + 1, n_answered + is_new
+        return n_answered
 
-    def _answer(self, run: str, request_file: MessageFile, header: dict[str, Any], answered: dict[str, str]) -> Answer:
-        """Return the answer to the request of a file, or the reason why there is none."""
+    def _read_run(self) -> dict[str, Any] | None:
+        """Return the run under way, if this site takes part and its people agree to how sums leave.
+
+        Raises WaitingError: if they have not agreed yet.
+        """
+        run, key = exchange_folder.read_run(self.exchange), self.site.key
+        if run is None or self.site.name not in run.get("sites", ()):
+            return None
+        others = len(run["sites"]) - 1
+        if get_study(run).get("masked"):
+            if key is not None and len(key.accepted) < others:
+                raise WaitingError(
+                    f"{others} other sites take part: compare their fingerprints by telephone, then accept each "
+                    "(--accept FINGERPRINT)."
+                )
+        elif others + 1 >= secure.FEWEST_SITES and not self.without_masks:
+            raise WaitingError(
+                "the centre asks for sums without masks: let it ask with masks, or allow it (--no-masks)."
+            )
+        return run
+
+    def _is_masked(self) -> bool:
+        run = self._read_run()
+        return run is not None and bool(get_study(run).get("masked"))
+
+    def _repeat_study(self) -> None:
+        """Take part in a run under masks, and compute each request of the centre here, too."""
+        run = self._read_run()
+        if run is not None and self.site.key is not None:
+            study, self._run = get_study(run), str(run["run"])
+            self.site.bind_study(study)
+            run_federated_study(self, FederatedSettings.from_dict(study, self.site.key.left))
+
+    def ask(self, request: Request) -> list[Answer]:
+        """Answer a request of the centre if it is the one that was computed here, and return the answers of all sites.
+
+        Raises WaitingError: if the request or an answer does not come in time. Raises RefusedError: if the requests
+        differ, or the site refuses.
+        """
+        expected = Request.decode(request.encode())
+        while True:
+            try:
+                if self._answer_round(self._run, request.round, expected):
+                    self._extend_time()
+                answers = self._read_answers(expected)
+                if answers is not None:
+                    return answers
+                text = f"waiting for the answers of others to round {request.round}"
+            except (ExchangeError, WaitingError) as error:
+                text = str(error)
+                self._note(text)
+            if self._end is not None and time.monotonic() >= self._end:
+                raise WaitingError(text)
+            time.sleep(self.poll)
+
+    def _read_answers(self, request: Request) -> list[Answer] | None:
+        """Return the answers of all sites to a request, as if they were to the one that was computed here.
+
+        Raises ExchangeError: if one is not that of its site. Raises RefusedError: if a site refuses.
+        """
+        asked = MessageFile(SharedFolder(self.exchange, f"requests/{self._run}"), request.round).read_header() or {}
+        run = exchange_folder.read_run(self.exchange) or {}
+        answers = []
+        for site in secure.list_sites(request) if secure.is_masked(request) else run.get("sites", ()):
+            file = MessageFile(SharedFolder(self.exchange, f"answers/{self._run}/{site}"), request.round)
+            header = file.read_header()
+            if header is None or header.get("request") != asked.get("digest"):
+                return None
+            content = file.read_content(header)
+            answer = Answer.decode(content, f"the answer of {site}")
+            if "refused" in answer.facts:
+                reason = exchange_folder.make_printable(answer.facts["refused"])
+                raise RefusedError(f"{site} refuses round {request.round}: {reason}")
+            if site != self.site.name and secure.is_masked(request):
+                code, key = get_signature(header.get("codes"), self.site.name), self._derive_key(request, site)
+                if not is_signed(content, code, key, "answer", self._run, site, request.round):
+                    raise ExchangeError(f"the answer of {site} in round {request.round} is not its own: it is forged.")
+            answers.append(replace(answer, request_digest=compute_message_digest(request.encode())))
+        return answers
+
+    def _derive_key(self, request: Request, other: str) -> bytes | None:
+        """Return the key for codes that this site and another one share."""
+        assert self.site.key is not None
+        return self.site.key.derive_key(request.settings["sites"][other]["key"], b"codes")
+
+    def _answer_round(self, run: str, number: int, expected: Request | None = None) -> bool | None:
+        """Answer a request if it has no answer yet; return whether it was answered now, None if there is no request.
+
+        expected: the request as computed here.
+        """
+        request_file = MessageFile(SharedFolder(self.exchange, f"requests/{run}"), number)
+        header = request_file.read_header()
+        if header is None:
+            return None
+        site = self.site.name
+        signature = get_signature(header.get("signed"), site)
+        answered = {"request": str(header.get("digest", "")), "request_signed": signature}
+        answer_file = MessageFile(SharedFolder(self.exchange, f"answers/{run}/{site}"), number)
+        answer_header = answer_file.read_header() or {}
+        if all(answer_header.get(key) == value for key, value in answered.items()):
+            return False
+        answer = self._answer(run, request_file, header, answered, expected)
+        sent, leaves = answer.encode(), append_to_log(self.folder / "log.tsv", run, answer)
+        self.on_answer(f"round {answer.round}, {answer.kind}: {leaves}")
+        codes = {}
+        if secure.MASKED in answer.arrays:
+            request = Request.decode(request_file.read_content(header))
+            keys = {other: self._derive_key(request, other) for other in secure.list_sites(request) if other != site}
+            codes = {other: sign_message(sent, key, "answer", run, site, number) for other, key in keys.items()}
+        signature = sign_message(sent, self.key, "answer", run, site, number)
+        answer_file.write(sent, {**answered, "site": site, "signed": signature, "codes": codes})
+        return True
+
+    def _answer(
+        self,
+        run: str,
+        request_file: MessageFile,
+        header: dict[str, Any],
+        answered: dict[str, str],
+        expected: Request | None,
+    ) -> Answer:
+        """Return the answer to the request of a file, or the reason why there is none.
+
+        Raises WaitingError: if the people of the site have to agree first.
+        """
         name, number = self.site.name, request_file.number
         try:
             content = request_file.read_content(header)
@@ -135,11 +277,57 @@ class SiteService:
             request = Request.decode(content)
             if request.round != number:
                 raise ExchangeError(f"the request says that it is round {request.round}: it is repeated or forged.")
+            if expected is not None:
+                check_same_request(request, expected)
+            elif self.repeats and secure.is_masked(request):
+                raise RefusedError("other-request: it has masks, and the run is without: it cannot be repeated here.")
             self._run = run
             return self.site.answer(request)
+        except WaitingError:
+            raise
         except RindicesError as error:
             kind = exchange_folder.make_printable(header.get("kind", ""))[:40]
             return Answer(name, kind, number, answered["request"], {}, {}, {"refused": str(error)})
+
+
+def get_study(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run that sites repeat; empty if it has none."""
+    study = run.get("study")
+    return study if isinstance(study, dict) else {}
+
+
+def check_same_request(request: Request, expected: Request) -> None:
+    """Refuse a request that is not the one that the program computes from the answers so far.
+
+    Raises WaitingError: if it names other sites, on which people can agree.
+    """
+    sites, others = (dict(each.settings.get("sites", {})) for each in (request, expected))
+    if sites != others:
+        raise WaitingError(
+            f"round {request.round} is asked of {sorted(sites)}, and not of the sites and keys that have answered: if "
+            "one of them left, name it here (--left SITE:ROUND)."
+        )
+    is_same = (request.kind, sorted(request.arrays)) == (expected.kind, sorted(expected.arrays))
+    if not is_same or not _is_close([request.settings, request.arrays], [expected.settings, expected.arrays]):
+        raise RefusedError(
+            f"other-request: round {request.round} ({request.kind}) is not what the program computes here from the "
+            "answers of all sites. Use the same versions at all sites; if they are, the centre is not honest, or its "
+            "computer rounds otherwise (--no-repeat)."
+        )
+
+
+def _is_close(first: Any, second: Any) -> bool:
+    """Return whether nested values are equal but for rounding."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return set(first) == set(second) and all(_is_close(value, second[key]) for key, value in first.items())
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(_is_close, first, second))
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        largest = np.abs(second).max(initial=0.0)
+        return first.shape == second.shape and bool(np.allclose(first, second, rtol=0.0, atol=TOLERANCE * largest))
+    if isinstance(first, float) and isinstance(second, float):
+        return math.isclose(first, second, rel_tol=TOLERANCE)
+    return type(first) is type(second) and bool(first == second)
 
 
 def append_to_log(path: Path, run: str, answer: Answer) -> str:
@@ -151,7 +339,7 @@ def append_to_log(path: Path, run: str, answer: Answer) -> str:
     refused = answer.facts.get("refused")
     leaves = f"nothing, refused: {refused}" if refused else KINDS[answer.kind].leaves
     counts = [count for count in answer.counts.values() if count]
-    people = f"{min(counts)} to {max(counts)}" if counts else "0"
+    people = f"{min(counts)} to {max(counts)}" if counts else "masked" if secure.MASKED in answer.arrays else "0"
     numbers = sum(array.size for array in answer.arrays.values())
     when = datetime.now(UTC).isoformat(timespec="seconds")
     values = (when, run, answer.round, answer.kind, leaves, people, len(answer.counts), numbers)
@@ -161,4 +349,4 @@ def append_to_log(path: Path, run: str, answer: Answer) -> str:
     lines.append("\t".join(str(value).replace("\t", " ").replace("\n", " ") for value in fields))
     with path.open("a", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
-    return leaves if refused else f"sums over {people} people"
+    return leaves if refused else f"sums over {people} people".replace("sums over masked people", "masked sums")

@@ -7,7 +7,7 @@ people, and neither ids, nor the order of rows, nor the division into sites matt
 
 A small group of a site is split into two folds, or not at all, because folds, or differences of sets, would have too
 few people; so is one of which a fold would have too few people of a category. Blocks have nobody in common; a small
-group is divided into as many as it can be.
+group is divided into as many as it can be. Under masks this is decided for the people of all sites together.
 
 In a very large study, each set of folds and the sample are drawn from `MAX_PEOPLE` people of a group, other people for
 each of them. So the cost of the iterations has a limit, while sums over everyone are still taken for the adjustment and
@@ -28,12 +28,16 @@ from rindices.federated.messages import ExchangeError
 from rindices.learners.prepared_people import N_FOLDS, HashArray, find_ranges
 
 GROUPS = ("controls", "patients")
+EVERYONE = "everyone"
+"""Key of the preparation that is learnt from all controls; those of members have their numbers."""
 SAMPLE = "sample"
 """Name of the people by whom fits are compared: everyone, except in very large studies."""
 MAX_PEOPLE = 25_000
 """Largest number of people of a group, about, that a set of folds is drawn from."""
 MIN_SPLIT = 5
 """A group is split if it has at least so many times the fewest people: two sets then hardly ever differ by less."""
+PART_SIZE = 2
+"""Under masks, a part of a group has on average at least so many times the fewest people, of all sites together."""
 MAX_MEMBERS = 100
 """Largest number of members of a plan that a site accepts."""
 
@@ -43,18 +47,32 @@ class SubsetPlan:
     """How subsets of people are drawn.
 
     seed: of the hash; members: number of members; controls, patients: share of the group that each set of folds and the
-    sample are drawn from.
+    sample are drawn from; sizes: controls and patients of all sites under masks, where parts are large enough if those
+    of all sites together are; empty where each site looks at its own.
     """
 
     seed: int
     members: int
     controls: float = 1.0
     patients: float = 1.0
+    sizes: tuple[int, ...] = ()
 
     def limit_people(self, counts: Mapping[str, int], limit: int = MAX_PEOPLE) -> "SubsetPlan":
         """Return the plan for groups of these sizes: subsets are drawn from at most about ``limit`` people."""
         controls, patients = (min(1.0, limit / max(counts[group], 1)) for group in GROUPS)
         return replace(self, controls=controls, patients=patients)
+
+    def allows_parts(self, fewest: int) -> bool:
+        """Return whether, under masks, those who are drawn and the others are enough people, for so many members."""
+        shares = zip(self.sizes, (self.controls, self.patients), strict=True)
+        return all(
+            not size
+            or (
+                size >= max(fewest, 2 * N_FOLDS * self.n_sets)
+                and (share == 1.0 or min(share, 1.0 - share) * size >= PART_SIZE * fewest)
+            )
+            for size, share in shares
+        )
 
     @property
     def is_limited(self) -> bool:
@@ -78,11 +96,13 @@ class SubsetPlan:
         """
         try:
             controls, patients = (float(values.get(group, 1.0)) for group in GROUPS)
-            plan = cls(int(values["seed"]), int(values["members"]), controls, patients)
+            sizes = tuple(int(number) for number in values.get("sizes", ()))
+            plan = cls(int(values["seed"]), int(values["members"]), controls, patients, sizes)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ExchangeError("the request has no plan of subsamples: the centre must send one.") from error
         shares = (plan.controls, plan.patients)
-        if not 1 <= plan.members <= MAX_MEMBERS or not all(0.0 < share <= 1.0 for share in shares):
+        has_sizes = len(sizes) in (0, len(GROUPS))
+        if not 1 <= plan.members <= MAX_MEMBERS or not all(0.0 < share <= 1.0 for share in shares) or not has_sizes:
             raise ExchangeError(f"the plan has {plan.members} members of {shares}, which no study has.")
         return plan
 
@@ -140,6 +160,7 @@ class Subsets:
         categories: BoolArray | None = None,
     ) -> None:
         self._hash_people, self._plan, self._fewest = hash_people, plan, fewest
+        self._own = 0 if plan.sizes else fewest  # of this site alone
         self._groups = {"controls": ~is_patient, "patients": is_patient}
         self._categories = np.zeros((len(is_patient), 0), dtype=bool) if categories is None else categories
         self._hashes: dict[str, HashArray] = {}
@@ -166,7 +187,7 @@ class Subsets:
     def _find_sample(self, mask: BoolArray, limit: float) -> BoolArray:
         """Return the people of a group (N,) by whom fits are compared; none where they, or the others, are too few."""
         found = mask & (self._get_places(SAMPLE) < limit)
-        is_allowed = all(not 0 < number < self._fewest for number in (found.sum(), (mask & ~found).sum()))
+        is_allowed = all(not 0 < number < self._own for number in (found.sum(), (mask & ~found).sum()))
         return found if is_allowed else np.zeros_like(mask)
 
     def _assign_folds(self, partition: int, group: str) -> IntArray:
@@ -178,24 +199,15 @@ class Subsets:
             mask, share = self._groups[group], getattr(self._plan, group)
             rows = np.flatnonzero(mask & (self._get_places(str(partition)) < share))
             folds = np.full(len(mask), -1)
-            if len(rows) and not 0 < mask.sum() - len(rows) < self._fewest:
+            if len(rows) and not 0 < mask.sum() - len(rows) < self._own:
                 hashes = self._hashes[str(partition)][rows]
-                ranges, first = find_ranges(hashes, share), int(hashes.min() % N_FOLDS)
-                for parts in (ranges, (first + 2 * (ranges > 1)) % N_FOLDS, np.full(len(rows), first)):
-                    folds[rows] = parts
-                    if self._has_enough(rows, parts):
+                ranges, first = find_ranges(hashes, share), 0 if self._plan.sizes else int(hashes.min() % N_FOLDS)
+                for number, parts in ((N_FOLDS, ranges), (2, (ranges > 1).astype(np.intp)), (1, 0 * ranges)):
+                    folds[rows] = parts if number == N_FOLDS else (first + 2 * parts) % N_FOLDS
+                    if self._has_parts(group, parts, number) and self._has_categories(rows, parts):
                         break
             self._folds[partition, group] = folds
         return self._folds[partition, group]
-
-    def _has_enough(self, rows: IntArray, parts: IntArray) -> bool:
-        """Return whether parts of people have nobody or enough people, also of each category that is not rare."""
-        if len(rows) < MIN_SPLIT * self._fewest:
-            return False
-        categories = np.column_stack([np.ones(len(rows), dtype=bool), self._categories[rows]])
-        common = categories[:, categories.sum(axis=0) >= self._fewest]
-        sizes = np.array([common[parts == part].sum(axis=0) for part in np.unique(parts)])
-        return bool(((sizes == 0) | (sizes >= self._fewest)).all())
 
     def assign_blocks(self, group: str, n_blocks: int) -> IntArray:
         """Return the block (N,) of each person of a group, -1 for the others.
@@ -207,11 +219,24 @@ class Subsets:
             return np.full(len(mask), -1)
         for number in range(n_blocks, 0, -1):
             blocks = (places * number).astype(np.intp)
-            if np.bincount(blocks[mask], minlength=number).min() >= self._fewest:
+            if self._has_parts(group, blocks[mask], number):
                 break
-        if number < n_blocks:
+        if number < n_blocks and not self._plan.sizes:
             blocks = (blocks + int(places[mask].min() * 1e6)) % n_blocks
         return np.where(mask, blocks, -1)
+
+    def _has_parts(self, group: str, parts: IntArray, number: int) -> bool:
+        """Return whether a number of parts, of which people (n,) have one each, are large enough."""
+        if self._plan.sizes:
+            size = self._plan.sizes[GROUPS.index(group)] * getattr(self._plan, group)
+            return bool(size >= PART_SIZE * number * self._fewest)
+        return bool(np.bincount(parts, minlength=number).min() >= self._fewest)
+
+    def _has_categories(self, rows: IntArray, parts: IntArray) -> bool:
+        """Return whether people can be split, and each part has nobody or enough people of the common categories."""
+        common = self._categories[rows][:, self._categories[rows].sum(axis=0) >= self._own]
+        sizes = np.array([common[parts == part].sum(axis=0) for part in np.unique(parts)])
+        return len(rows) >= MIN_SPLIT * self._own and bool(((sizes == 0) | (sizes >= self._own)).all())
 
     def _get_places(self, purpose: str) -> FloatArray:
         """Return a number (N,) from 0 to 1 for each person and purpose."""

@@ -23,7 +23,7 @@ SUBSAMPLE_SHARE = 1.0 - 1.0 / N_FOLDS
 """Share of the people that a member is trained on."""
 
 
-_MIN_FOLD_SHARE = 0.5  # least size of a fold, relative to the mean
+_MIN_STRATUM = 30  # people whose folds hardly ever differ too much in size
 HashArray = npt.NDArray[np.uint64]
 
 
@@ -57,15 +57,15 @@ def deal_folds(hashes: HashArray, strata: Sequence[object]) -> IntArray:
     """Return the fold (N,) of each person, from 0 to `N_FOLDS` - 1.
 
     hashes: (N,) as from `hash_people`; strata: (N,) group of each person, or group and site. Folds are ranges of the
-    hash, the same for all: so neither the other people nor their division into sites or files matter. In a small stratum
-    whose folds would differ much in size, people are dealt in the order of the hash instead.
+    hash, the same for all: neither other people nor the division into sites or files matter. In a stratum of fewer than
+    30 people, whose folds could differ much in size, people are dealt in the order of the hash instead.
     """
     folds, order = find_ranges(hashes), np.argsort(hashes, kind="stable")
     labels = {stratum: k for k, stratum in enumerate(dict.fromkeys(strata))}
     stratum = np.array([labels[each] for each in strata], dtype=np.intp)[order]
     for rows in (order[stratum == k] for k in range(len(labels))):
-        if np.bincount(folds[rows], minlength=N_FOLDS).min() < _MIN_FOLD_SHARE * len(rows) / N_FOLDS:
-            folds[rows] = (int(hashes[rows[0]]) + np.arange(len(rows))) % N_FOLDS
+        if len(rows) < _MIN_STRATUM:
+            folds[rows] = (int(hashes[rows[0]] % N_FOLDS) + np.arange(len(rows))) % N_FOLDS
     return folds
 
 

@@ -93,11 +93,12 @@ def _require_one_of(choices: Collection[str]) -> AfterValidator:
 
 
 Name = Annotated[str, _require(lambda name: name.strip() and "\n" not in name, "should be a name on one line")]
-Names = Annotated[
+_NamesOrNone = Annotated[
     list[Name],
-    Field(min_length=1, max_length=MAX_DIMENSION),
+    Field(max_length=MAX_DIMENSION),
     _require(lambda names: len(set(names)) == len(names), "should not hold a name twice"),
 ]
+Names = Annotated[_NamesOrNone, Field(min_length=1)]
 Range = Annotated[
     list[float], _require(lambda ends: len(ends) == 2 and ends[0] <= ends[1], "should be a lowest and a highest value")
 ]
@@ -133,10 +134,13 @@ class CategoricalCoding(Record):
 
 
 class SiteCoding(Record):
-    """Sites whose effects are removed, and the number of people that each effect was estimated from."""
+    """Sites whose effects are removed, and the number of people that each effect was estimated from.
+
+    Sites of a federated study under masks keep their effects to themselves.
+    """
 
     mode: Annotated[str, _require_one_of(HARMONISATION_MODES)]
-    sites: Names
+    sites: _NamesOrNone
     counts: list[Count]
 
     @model_validator(mode="after")
