@@ -7,8 +7,10 @@ import numpy as np
 
 from rindices.experiments.simulate import SimulatedCohort
 from rindices.experiments.tasks import TASKS
-from rindices.federated.rounds import InMemoryTransport
+from rindices.federated.adjustment import AdjustedSums, ask_for_adjustment, ask_for_transform
+from rindices.federated.rounds import InMemoryTransport, PreparedRounds, Rounds
 from rindices.federated.site import Site
+from rindices.federated.subsets import SubsetPlan
 from rindices.tables.cohort import Cohort
 from tests.cohorts import simulate_few_regions
 
@@ -39,3 +41,12 @@ def split_cohort(cohort: Cohort, n_sites: int, seed: int = 0) -> dict[str, Cohor
 def make_transport(cohorts: dict[str, Cohort], fewest: int = 10) -> InMemoryTransport:
     """Return sites in memory."""
     return InMemoryTransport([Site(name, cohorts[name], fewest) for name in sorted(cohorts)])
+
+
+def prepare_rounds(
+    cohorts: dict[str, Cohort], harmonise: bool = False, members: int = 2, fewest: int = 10
+) -> tuple[AdjustedSums, PreparedRounds]:
+    """Return the sums of everyone, and rounds with the preparations of members."""
+    rounds = Rounds(make_transport(cohorts, fewest))
+    sums, by_member, plan = ask_for_adjustment(rounds, None, harmonise, lambda counts: SubsetPlan(0, members))
+    return sums, ask_for_transform(rounds, sums, by_member, plan)

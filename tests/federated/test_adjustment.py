@@ -2,18 +2,15 @@
 
 import numpy as np
 
-from rindices.federated.adjustment import SHARES, ask_for_adjustment, ask_for_transform
-from rindices.federated.rounds import Rounds
-from rindices.federated.subsets import SubsetPlan
-from rindices.learners.inference import fit_log_transform
+from rindices.learners.contrastive.estimator import initialise_contrastive_head
 from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.group_difference import estimate_region_effects
-from tests.federated.sites import make_transport, simulate_people, split_cohort
+from rindices.tables.cohort import ID
+from tests.federated.sites import prepare_rounds, simulate_people, split_cohort
 
 COHORT = simulate_people()
-ROUNDS = Rounds(make_transport(split_cohort(COHORT, 3)))
-SUMS = ask_for_adjustment(ROUNDS, None)
+SUMS, PREPARED = prepare_rounds(split_cohort(COHORT, 3))
 
 
 def test_preprocessing_is_that_of_pooled_people() -> None:
@@ -37,16 +34,21 @@ def test_effects_are_those_of_pooled_people() -> None:
         np.testing.assert_allclose(own, other, atol=1e-7)
 
 
-def test_transform_is_that_of_pooled_people() -> None:
-    preprocessing = SUMS.fit_preprocessing()
-    head = ask_for_transform(ROUNDS, preprocessing, COHORT.n_controls, SubsetPlan(0, 2)).preparation.head
-    values = preprocessing.transform(COHORT)
-    z = (values - 1.0) / values[COHORT.is_control].std(axis=0)
-    share = fit_log_transform([z[COHORT.is_control], z[COHORT.is_patient]])
-    assert abs(float(head.share) - share) <= SHARES[1]
-    shifts = head.prepare(values)[COHORT.is_control]
-    np.testing.assert_allclose(shifts.mean(axis=0), 0.0, atol=1e-9)
-    np.testing.assert_allclose(shifts.std(axis=0), 1.0, atol=1e-9)
+def test_preparation_of_a_member_is_that_of_its_people() -> None:
+    preparation, sites = PREPARED.preparations[1], PREPARED.rounds.transport.sites
+    masks = {site.name: site._make_subsets(PREPARED.plan) for site in sites}
+    seen = {
+        group: [site.cohort.take(masks[site.name].find("member-1", group)) for site in sites]
+        for group in ("controls", "patients")
+    }
+    ids = {person for each in seen["controls"] for person in each.people[ID]}
+    pooled = Preprocessing.fit(COHORT, seen=COHORT.people[ID].isin(ids).to_numpy())
+    np.testing.assert_allclose(preparation.preprocessing.transform(COHORT), pooled.transform(COHORT), atol=1e-9)
+    controls, patients = (np.concatenate([pooled.transform(each) for each in seen[group]]) for group in seen)
+    people, is_patient = np.concatenate([controls, patients]), np.arange(len(controls) + len(patients)) >= len(controls)
+    expected = initialise_contrastive_head(people, is_patient, 1, straighten=True)
+    for name in ("control_mean", "control_scale", "share", "shift_mean", "shift_scale"):
+        np.testing.assert_allclose(getattr(preparation.head, name), getattr(expected, name), atol=1e-9)
 
 
 def test_training_distribution_is_that_of_pooled_people() -> None:

@@ -15,15 +15,20 @@ import numpy as np
 import pytest
 
 from rindices.federated import kinds
-from rindices.federated.adjustment import ask_for_adjustment, ask_for_transform
-from rindices.federated.messages import Preparation, RefusedError, Request, pack_symmetric, unpack_symmetric
+from rindices.federated.messages import (
+    Preparation,
+    RefusedError,
+    Request,
+    pack_preparations,
+    pack_symmetric,
+    unpack_symmetric,
+)
 from rindices.federated.privacy import MAX_ROUNDS
-from rindices.federated.rounds import Rounds
 from rindices.federated.site import Site
-from rindices.federated.subsets import SubsetPlan, Subsets
+from rindices.federated.subsets import EVERYONE, SubsetPlan
 from rindices.learners.severity_posterior import N_STEPS
 from rindices.tables.cohort import ID, Cohort
-from tests.federated.sites import make_transport, simulate_people, split_cohort
+from tests.federated.sites import prepare_rounds, simulate_people, split_cohort
 
 N_REGIONS = simulate_people().volumes.shape[1]
 Attack = Callable[[Site], Iterator[np.ndarray]]
@@ -31,9 +36,7 @@ Attack = Callable[[Site], Iterator[np.ndarray]]
 
 @cache
 def get_preparation() -> Preparation:
-    rounds = Rounds(make_transport(split_cohort(simulate_people(), 1)))
-    sums = ask_for_adjustment(rounds, None)
-    return ask_for_transform(rounds, sums.fit_preprocessing(), sums.counts["controls"], SubsetPlan(0, 2)).preparation
+    return prepare_rounds(split_cohort(simulate_people(), 1))[1].preparations[0]
 
 
 def prepare(cohort: Cohort) -> np.ndarray:
@@ -46,9 +49,9 @@ def ask(
     site: Site, kind: str, settings: dict[str, Any], arrays: dict[str, np.ndarray] | None = None, **plan: Any
 ) -> Any:
     """Return the sums of a site about people who are prepared as in an honest study."""
-    preparation = get_preparation()
-    settings = {"plan": {"seed": 0, "members": 2, **plan}, **settings, **preparation.to_settings()}
-    return site.answer(Request(kind, 5, settings, {**preparation.to_arrays(), **(arrays or {})}))
+    prepared, prepared_arrays = pack_preparations({"0": get_preparation(), EVERYONE: get_preparation()})
+    settings = {"plan": {"seed": 0, "members": 2, **plan}, "members": [0], **settings, **prepared}
+    return site.answer(Request(kind, 5, settings, {**prepared_arrays, **(arrays or {})}))
 
 
 def sum_set(site: Site, name: str, **plan: Any) -> tuple[np.ndarray, int]:
@@ -59,7 +62,7 @@ def sum_set(site: Site, name: str, **plan: Any) -> tuple[np.ndarray, int]:
 
 def sum_sets(site: Site, *names: str, **plan: Any) -> list[tuple[np.ndarray, int]]:
     """Return the sums of the patients of sets, and their numbers."""
-    answer = ask(site, kinds.MOMENTS, {"sets": [[name, "patients"] for name in names]}, **plan)
+    answer = ask(site, kinds.MOMENTS, {"sets": [[0, name, "patients"] for name in names]}, **plan)
     return [(total, answer.counts[f"{name}/patients"]) for total, name in zip(answer.arrays["sum"], names, strict=True)]
 
 
@@ -192,7 +195,7 @@ def combine_seeds(site: Site) -> Iterator[np.ndarray]:
     for seed in range(45):
         names = [f"held-out-{k}" for k in range(5)]
         sums += [total for total, _ in sum_sets(site, *names, seed=seed)]
-        subsets = Subsets(ids, is_patient, SubsetPlan(seed, 2), site.fewest)
+        subsets = site._make_subsets(SubsetPlan(seed, 2))
         masks += [subsets.find(name, "patients") for name in names]
     yield np.linalg.lstsq(np.array(masks).T.astype(float), np.eye(len(ids))[is_patient.argmax()])[0] @ np.array(sums)
 
@@ -214,10 +217,9 @@ def test_people_of_a_sex_in_a_block_are_not_told() -> None:
 
 def test_a_refused_preparation_is_refused_again() -> None:
     """Regions that are mainly a covariate, in a request that is repeated."""
-    preparation, site = get_preparation(), Site("a", simulate_people())
-    arrays = preparation.to_arrays()
-    arrays["residualise.coefficients"] = arrays["residualise.coefficients"] + 1e6
-    settings = {"plan": {"seed": 0, "members": 2}, "sets": [["all", "patients"]], **preparation.to_settings()}
+    site, (prepared, arrays) = Site("a", simulate_people()), pack_preparations({"0": get_preparation()})
+    arrays["0/residualise.coefficients"] = arrays["0/residualise.coefficients"] + 1e6
+    settings = {"plan": {"seed": 0, "members": 2}, "sets": [[0, "all", "patients"]], **prepared}
     for _ in range(2):
         with pytest.raises(RefusedError, match="other-preparation"):
             site.answer(Request(kinds.MOMENTS, 5, settings, arrays))
@@ -233,15 +235,14 @@ def test_other_numbers_of_blocks_are_refused() -> None:
 
 def test_repeated_runs_with_another_scale_are_refused(tmp_path: Path) -> None:
     """The log transform has a kink: sums at three places of it are sums over the people between them."""
-    ledger, preparation = tmp_path / "ledger.json", get_preparation()
-    arrays = preparation.to_arrays()
-    settings = {"plan": {"seed": 0, "members": 2}, **preparation.to_settings()}
-    others = {"shares": np.array([0.3]), **make_step(0.1, 1.0)}
+    ledger, (prepared, arrays) = tmp_path / "ledger.json", pack_preparations({"0": get_preparation()})
+    settings = {"plan": {"seed": 0, "members": 2}, "members": [0], **prepared}
+    others = make_step(0.1, 1.0)
 
     def ask_about(kind: str, place: float) -> None:
-        moved = {**arrays, **others, "head.control_mean": arrays["head.control_mean"] + place}
+        moved = {**arrays, **others, "0/head.control_mean": arrays["0/head.control_mean"] + place}
         Site("a", simulate_people(), ledger=ledger).answer(
-            Request(kind, 4, {**settings, "sets": [["all", "patients"]], "n_patterns": 1}, moved)
+            Request(kind, 4, {**settings, "sets": [[0, "all", "patients"]], "n_patterns": 1}, moved)
         )
 
     for kind in (kinds.TRANSFORM, kinds.MOMENTS):

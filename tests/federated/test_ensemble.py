@@ -5,35 +5,28 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rindices.federated.adjustment import ask_for_adjustment, ask_for_transform
 from rindices.federated.ensemble import SiteSums, ask_for_moments, collect_heads
-from rindices.federated.messages import Request
-from rindices.federated.rounds import Rounds
-from rindices.federated.subsets import SAMPLE, SubsetPlan
+from rindices.federated.subsets import SAMPLE
 from rindices.learners.contrastive.estimator import solve_people
 from rindices.learners.contrastive.linear_start import MomentsQuestion, fit_linear_start
 from rindices.learners.conversation import PeopleSet, run_conversation
 from rindices.learners.trajectory.expectation_maximisation import CurveQuestion, CurveSums
 from rindices.learners.trajectory.members import make_trajectory_head, make_trajectory_start
-from tests.federated.sites import make_transport, simulate_people, split_cohort
+from tests.federated.sites import prepare_rounds, simulate_people, split_cohort
 
 COHORT, SEEN, UNSEEN = simulate_people(), PeopleSet(0, "seen"), PeopleSet(0, "unseen")
 COHORTS = split_cohort(COHORT, 2)
-TRANSPORT = make_transport(COHORTS)
-ROUNDS = Rounds(TRANSPORT)
-SUMS = ask_for_adjustment(ROUNDS, None)
-PREPARED = ask_for_transform(ROUNDS, SUMS.fit_preprocessing(), COHORT.n_controls, SubsetPlan(0, 2))
+PREPARED = prepare_rounds(COHORTS)[1]
+ROUNDS, PREPARATION = PREPARED.rounds, PREPARED.preparations[0]
 SOURCE = SiteSums(PREPARED, ask_for_moments(PREPARED))
 
 
 def pool(name: str, group: str) -> np.ndarray:
     """Shifts of the people of a set at both sites."""
     parts = []
-    for site in TRANSPORT.sites:
-        settings = {"plan": PREPARED.plan.to_dict(), **PREPARED.preparation.to_settings()}
-        request = Request("moments", 1, settings, PREPARED.preparation.to_arrays())
-        mask = site._get_subsets(request).find(name, group)
-        parts.append(site._get_shifts(request, np.flatnonzero(mask)))
+    for site in ROUNDS.transport.sites:
+        mask = site._make_subsets(PREPARED.plan).find(name, group)
+        parts.append(PREPARATION.head.prepare(PREPARATION.preprocessing.transform(site.cohort.take(mask))))
     return np.concatenate(parts)
 
 
@@ -74,7 +67,7 @@ def test_indices_at_a_site_are_those_of_the_model(interacting: bool) -> None:
     model = make_trajectory_start(solve_people(CONTROLS, PATIENTS, 2, seed=0))
     if interacting:
         model = replace(model, interaction=np.array([[0.0, 0.6], [-0.1, 0.0]]))
-    total = PREPARED.ask("agreement", {"n_patterns": 2}, collect_heads([model]))
-    head = make_trajectory_head(PREPARED.preparation.head, model)[0]
+    total = PREPARED.ask("agreement", [0], {"n_patterns": 2, "members": [0]}, collect_heads([model]))
+    head = make_trajectory_head(PREPARATION.head, model)[0]
     indices = head.finish(pool(SAMPLE, "patients") @ head.weights)
     np.testing.assert_allclose(total.arrays["sum"], indices.sum(axis=0), rtol=1e-8)

@@ -10,15 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from rindices.cli.main import app
-from rindices.federated.adjustment import AdjustedSums, ask_for_adjustment
+from rindices.federated.adjustment import AdjustedSums
 from rindices.federated.fit import FederatedSettings, run_federated_study
 from rindices.federated.messages import RefusedError
-from rindices.federated.rounds import Rounds
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.group_difference import estimate_region_effects
 from rindices.study.config import ModelConfig
 from rindices.tables.cohort import SITE, Cohort
-from tests.federated.sites import make_transport, simulate_people, split_cohort
+from tests.federated.sites import make_transport, prepare_rounds, simulate_people, split_cohort
 
 
 @cache
@@ -44,7 +43,7 @@ def pool_sites() -> Cohort:
 
 @cache
 def ask(harmonise: bool = True) -> AdjustedSums:
-    return ask_for_adjustment(Rounds(make_transport(simulate_sites())), None, harmonise)
+    return prepare_rounds(simulate_sites(), harmonise)[0]
 
 
 def test_preprocessing_is_that_of_pooled_people() -> None:
@@ -93,7 +92,7 @@ def test_a_site_without_controls_is_named() -> None:
     sites = dict(simulate_sites())
     sites["site-1"] = sites["site-1"].take(sites["site-1"].is_patient)
     with pytest.raises(RefusedError, match=r"the effect of site-1 needs controls: .*--leave-out"):
-        ask_for_adjustment(Rounds(make_transport(sites)), None, True)
+        prepare_rounds(sites, True)
 
 
 def test_a_mode_that_cannot_run_is_refused(tmp_path: Path) -> None:

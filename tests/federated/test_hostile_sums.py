@@ -50,17 +50,17 @@ def count(**counts: int) -> Lie:
 
 
 LIES: dict[str, tuple[str, Lie]] = {
-    "negated products": (kinds.PRODUCTS, alter("controls.products", np.negative)),
+    "negated products": (kinds.PRODUCTS, alter("products", np.negative)),
     "random products": (
         kinds.PRODUCTS,
-        alter("patients.products", lambda array: np.random.default_rng(0).normal(size=array.shape) * array.std()),
+        alter("products", lambda array: np.random.default_rng(0).normal(size=array.shape) * array.std()),
     ),
-    "no products": (kinds.PRODUCTS, alter("controls.products", np.zeros_like)),
-    "other sums": (kinds.PRODUCTS, alter("controls.sum", lambda array: array + 1.0)),
+    "no products": (kinds.PRODUCTS, alter("products", np.zeros_like)),
+    "other sums": (kinds.PRODUCTS, alter("sum", lambda array: array + 1.0)),
     "squares": (kinds.TRANSFORM, alter("controls.squares", lambda array: 1e-3 * array)),
     "moments": (kinds.MOMENTS, alter("products", lambda array: array[..., ::-1].copy())),
     "blocks": (kinds.BLOCKS, alter("products", np.negative)),
-    "more people": (kinds.PRODUCTS, count(controls=10**9)),
+    "more people": (kinds.PRODUCTS, count(**{"all/controls": 10**9})),
     "fewer people": (kinds.MEANS, count(controls=5)),
     "more people than alive": (kinds.DESCRIBE, count(controls=10**400)),
     "other sets": (kinds.MOMENTS, lambda answer: replace(answer, counts={"rows/patients": 3})),

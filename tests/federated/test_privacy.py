@@ -8,13 +8,10 @@ import pytest
 from scipy.optimize import minimize
 
 from rindices.federated import kinds
-from rindices.federated.adjustment import ask_for_adjustment, ask_for_transform
-from rindices.federated.messages import Preparation, RefusedError, Request
+from rindices.federated.messages import Preparation, RefusedError, Request, pack_preparations
 from rindices.federated.privacy import SetGuard, compute_leverages
-from rindices.federated.rounds import Rounds
 from rindices.federated.site import Site
-from rindices.federated.subsets import SubsetPlan
-from tests.federated.sites import make_transport, simulate_people, split_cohort
+from tests.federated.sites import prepare_rounds, simulate_people, split_cohort
 
 IDS = [f"values of {k}".encode() for k in range(100)]
 
@@ -90,17 +87,14 @@ def test_leverages_are_the_largest_shares_of_combinations() -> None:
 
 @cache
 def get_preparation() -> Preparation:
-    rounds = Rounds(make_transport(split_cohort(simulate_people(), 1)))
-    sums = ask_for_adjustment(rounds, None)
-    return ask_for_transform(rounds, sums.fit_preprocessing(), sums.counts["controls"], SubsetPlan(0, 2)).preparation
+    return prepare_rounds(split_cohort(simulate_people(), 1))[1].preparations[0]
 
 
 def make_request(seed: int, limit: float = 1.0) -> Request:
     """Return a request for the moments of a fold, as a centre sends it."""
     plan = {"seed": seed, "members": 2, "patients": limit}
-    preparation = get_preparation()
-    settings = {"plan": plan, "sets": [["held-out-0", "patients"]], **preparation.to_settings()}
-    return Request(kinds.MOMENTS, 5, settings, preparation.to_arrays())
+    prepared, arrays = pack_preparations({"0": get_preparation()})
+    return Request(kinds.MOMENTS, 5, {"plan": plan, "sets": [[0, "held-out-0", "patients"]], **prepared}, arrays)
 
 
 def test_a_hostile_centre_cannot_ask_for_three_people() -> None:

@@ -22,7 +22,8 @@ from rindices.federated.messages import (
 from rindices.federated.rounds import check_answer
 
 KEY, SITE, RUN = b"k" * 32, "hospital-b", "0123456789ab"
-REQUEST = Request(kinds.PRODUCTS, 3, {}, {"centre": np.zeros(4)})
+SETS = [["everyone", "all", "patients"], ["everyone", "all", "controls"]]
+REQUEST = Request(kinds.PRODUCTS, 3, {"sets": SETS}, {"centre": np.zeros(4)})
 DIGEST = compute_message_digest(REQUEST.encode())
 SHAPES = kinds.get_kind(REQUEST.kind).get_shapes(REQUEST)
 SIZES = {"controls": 20, "patients": 30}

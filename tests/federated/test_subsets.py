@@ -1,18 +1,24 @@
-"""A person's place depends on the id, the seed and the member alone."""
+"""A person's place depends on the person's values, the seed and the member alone."""
 
 import numpy as np
 import pytest
 
 from rindices.federated.messages import ExchangeError
 from rindices.federated.subsets import SubsetPlan, Subsets, name_half, name_held_out, name_member
+from rindices.learners.prepared_people import deal_folds, hash_people
 
-IDS = [f"sub-{k}" for k in range(400)]
+IDS = list(range(400))
+VALUES = np.random.default_rng(5).normal(size=(6000, 3))
 IS_PATIENT = np.arange(400) % 3 > 0
 PLAN = SubsetPlan(seed=1, members=4)
 
 
-def find(ids: list[str], is_patient: np.ndarray, name: str, group: str = "patients") -> set[str]:
-    mask = Subsets(ids, is_patient, PLAN, 10).find(name, group)
+def make_subsets(ids: list[int], is_patient: np.ndarray, plan: SubsetPlan, fewest: int = 10) -> Subsets:
+    return Subsets(lambda purpose: hash_people(VALUES[ids], plan.seed, purpose), is_patient, plan, fewest)
+
+
+def find(ids: list[int], is_patient: np.ndarray, name: str, group: str = "patients") -> set[int]:
+    mask = make_subsets(ids, is_patient, PLAN).find(name, group)
     return {person for person, is_in in zip(ids, mask, strict=True) if is_in}
 
 
@@ -25,7 +31,7 @@ def test_sites_and_order_do_not_matter(name: str) -> None:
 
 
 def test_everyone_is_unseen_by_one_member_of_a_set() -> None:
-    subsets = Subsets(IDS, IS_PATIENT, SubsetPlan(seed=1, members=10), 10)
+    subsets = make_subsets(IDS, IS_PATIENT, SubsetPlan(seed=1, members=10))
     for first in (0, 5):
         unseen = np.sum([subsets.find(name_held_out(first + k), "patients") for k in range(5)], axis=0)
         assert (unseen == IS_PATIENT).all()
@@ -54,13 +60,13 @@ def test_a_small_group_is_in_few_folds(number: int, n_folds: int) -> None:
         halves = [len(find(ids, is_patient, name_half(k, half))) for half in (0, 1)]
         assert sum(halves) == number
         assert all(size == 0 or size >= 10 for size in halves)
-    blocks = Subsets(ids, is_patient, PLAN, 10).assign_blocks("patients", 5)
+    blocks = make_subsets(ids, is_patient, PLAN).assign_blocks("patients", 5)
     assert np.unique(blocks, return_counts=True)[1].min() >= 10
 
 
 def test_a_small_group_is_left_out_by_some_members() -> None:
     plan = SubsetPlan(seed=0, members=50)
-    subsets = Subsets(IDS[:20], np.ones(20, dtype=bool), plan, 10)
+    subsets = make_subsets(IDS[:20], np.ones(20, dtype=bool), plan)
     shares = [subsets.find(name_member(k), "patients").mean() for k in range(50)]
     assert set(shares) == {0.0, 1.0}
     assert 0.6 < np.mean(shares) < 0.95
@@ -68,13 +74,13 @@ def test_a_small_group_is_left_out_by_some_members() -> None:
 
 def test_members_of_a_large_study_are_drawn_from_a_part() -> None:
     """Of 4,000 patients, each member is drawn from about 500, others for each, whatever the division into sites."""
-    ids, is_patient = [f"p{k}" for k in range(6000)], np.arange(6000) % 3 > 0
+    ids, is_patient = list(range(6000)), np.arange(6000) % 3 > 0
     plan = SubsetPlan(seed=0, members=6).limit_people({"controls": 2000, "patients": 4000}, 500)
     assert plan.is_limited
     assert SubsetPlan.from_dict(plan.to_dict()) == plan
 
-    def find_rows(name: str, rows: np.ndarray) -> set[str]:
-        mask = Subsets([ids[k] for k in rows], is_patient[rows], plan, 10).find(name, "patients")
+    def find_rows(name: str, rows: np.ndarray) -> set[int]:
+        mask = make_subsets([ids[k] for k in rows], is_patient[rows], plan).find(name, "patients")
         return {ids[k] for k in rows[mask]}
 
     everyone = np.arange(6000)
@@ -93,7 +99,7 @@ def test_members_of_a_large_study_are_drawn_from_a_part() -> None:
 def test_small_plans_are_not_limited() -> None:
     plan = SubsetPlan(seed=0, members=2)
     assert plan.limit_people({"controls": 25_000, "patients": 100}) == plan
-    subsets = Subsets(IDS, IS_PATIENT, plan, 10)
+    subsets = make_subsets(IDS, IS_PATIENT, plan)
     assert (subsets.find("sample", "patients") == IS_PATIENT).all()
 
 
@@ -109,3 +115,21 @@ def test_unknown_sets_are_refused(name: str) -> None:
 def test_plans_that_no_study_has_are_refused(plan: dict[str, float]) -> None:
     with pytest.raises(ExchangeError, match="plan"):
         SubsetPlan.from_dict(plan)
+
+
+def test_folds_are_those_of_people_in_memory() -> None:
+    hashes = hash_people(VALUES[IDS], PLAN.seed, 0)
+    folds = deal_folds(hashes, IS_PATIENT.tolist())
+    for k in range(5):
+        expected = {person for person in IDS if folds[person] == k and IS_PATIENT[person]}
+        assert find(IDS, IS_PATIENT, name_held_out(k)) == expected
+
+
+def test_controls_are_split_if_their_categories_can_be() -> None:
+    """Of 400 people, a category of 30 would have about 6 in a fold: there are two folds."""
+    is_rare = np.arange(400)[:, None] < 30
+    nobody = np.zeros(400, dtype=bool)
+    subsets = Subsets(lambda purpose: hash_people(VALUES[IDS], 1, purpose), nobody, PLAN, 10, is_rare)
+    masks = [subsets.find(name_held_out(k), "controls") for k in range(5)]
+    assert sum(mask.any() for mask in masks) == 2
+    assert all(not mask.any() or (mask & is_rare[:, 0]).sum() >= 10 for mask in masks)

@@ -19,9 +19,7 @@ from rindices.tables.cohort import Cohort
 def compare_cohort(cohort: Cohort, volumes: np.ndarray) -> CellComparison:
     design = pd.get_dummies(cohort.covariates, drop_first=True).to_numpy(dtype=float)
     groups = cohort.is_patient.astype(np.intp)
-    return find_wrong_cells(
-        np.log(volumes), design, groups, deal_folds(hash_people(volumes, 0, 0), groups.tolist())
-    )
+    return find_wrong_cells(np.log(volumes), design, groups, deal_folds(hash_people(volumes, 0, 0), groups.tolist()))
 
 
 def plant_cells(volumes: np.ndarray, share: float) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ depends on the person's values, the seed of the study and the set of members alo
 people, and neither ids, nor the order of rows, nor the division into sites matter.
 
 A small group of a site is split into two folds, or not at all, because folds, or differences of sets, would have too
-few people; so is one of which a fold would have too few people of a category. Blocks have nobody in common; a small
+few people; so are controls of whom a fold would have too few people of a category. Blocks have nobody in common; a small
 group is divided into as many as it can be. Under masks this is decided for the people of all sites together.
 
 In a very large study, each set of folds and the sample are drawn from `MAX_PEOPLE` people of a group, other people for
@@ -204,7 +204,7 @@ class Subsets:
                 ranges, first = find_ranges(hashes, share), 0 if self._plan.sizes else int(hashes.min() % N_FOLDS)
                 for number, parts in ((N_FOLDS, ranges), (2, (ranges > 1).astype(np.intp)), (1, 0 * ranges)):
                     folds[rows] = parts if number == N_FOLDS else (first + 2 * parts) % N_FOLDS
-                    if self._has_parts(group, parts, number) and self._has_categories(rows, parts):
+                    if self._has_parts(group, parts, number) and self._can_split(group, rows, parts):
                         break
             self._folds[partition, group] = folds
         return self._folds[partition, group]
@@ -232,11 +232,15 @@ class Subsets:
             return bool(size >= PART_SIZE * number * self._fewest)
         return bool(np.bincount(parts, minlength=number).min() >= self._fewest)
 
-    def _has_categories(self, rows: IntArray, parts: IntArray) -> bool:
-        """Return whether people can be split, and each part has nobody or enough people of the common categories."""
+    def _can_split(self, group: str, rows: IntArray, parts: IntArray) -> bool:
+        """Return whether a group is large enough, and parts of controls have nobody or enough of each common category.
+
+        Controls alone are adjusted by part.
+        """
         common = self._categories[rows][:, self._categories[rows].sum(axis=0) >= self._own]
         sizes = np.array([common[parts == part].sum(axis=0) for part in np.unique(parts)])
-        return len(rows) >= MIN_SPLIT * self._own and bool(((sizes == 0) | (sizes >= self._own)).all())
+        has_categories = group != "controls" or bool(((sizes == 0) | (sizes >= self._own)).all())
+        return len(rows) >= MIN_SPLIT * self._own and has_categories
 
     def _get_places(self, purpose: str) -> FloatArray:
         """Return a number (N,) from 0 to 1 for each person and purpose."""
