@@ -6,8 +6,8 @@ depends on the person's values, the seed of the study and the set of members alo
 people, and neither ids, nor the order of rows, nor the division into sites matter.
 
 A small group of a site is split into two folds, or not at all, because folds, or differences of sets, would have too
-few people; so are controls of whom a fold would have too few people of a category. Blocks have nobody in common; a small
-group is divided into as many as it can be. Under masks this is decided for the people of all sites together.
+few people; so are controls of whom a fold would have too few people of a category. Blocks have nobody in common; a
+small group is divided into as many as it can be. Under masks this is decided for the people of all sites together.
 
 In a very large study, each set of folds and the sample are drawn from `MAX_PEOPLE` people of a group, other people for
 each of them. So the cost of the iterations has a limit, while sums over everyone are still taken for the adjustment and
