@@ -1,15 +1,15 @@
 """Wrong cells and missing cells: what is found, what it saves, and whether healthy people who lack cells look ill.
 
-Usage: ``python -m benchmarks.wrong_cells [--parts clean planted missing null cost accuracy] [--cohorts 3]``. Cells are
-wrong by a factor of 2 to 4, up or down. ``clean``: cells of clean tables that are called wrong. ``planted``: wrong
-cells that are found, alone and in blocks of 12 neighbouring regions of a person. ``missing``: people who lack cells
-against the same people with all cells, by a model of complete people. ``null``: tables of healthy people whose labels
-are drawn, with wrong cells in one group only. ``cost``: processor seconds of `rindices.fit` with the search, relative
-to those without, on a clean table. ``accuracy``: pattern C-index of fits with wrong cells. Limits, shrinkage and the
-share of healthy people of the map were chosen on seeds 100 to 119; the seeds here are 900 and more. ``clean`` and
-``planted`` were run with ``--first-seed 950``, because an earlier version of the search, which estimated correlations
-by group, was given up after a look at the seeds 900 to 902. Writes ``results/wrong_cells.json`` and ``.md``; finished
-rows are not computed again.
+Usage: ``python -m benchmarks.wrong_cells [--parts clean planted flagged missing null cost accuracy]``. Cells are wrong
+by a factor of 2 to 4, up or down. ``clean``: cells of clean tables that are called wrong. ``planted``: wrong cells that
+are found, alone and in blocks of 12 neighbouring regions of a person. ``flagged``: the same in an ONNX graph of a
+fitted model. ``missing``: people who lack cells against the same people with all cells, by a model of complete people.
+``null``: tables of healthy people whose labels are drawn, with wrong cells in one group only. ``cost``: processor
+seconds of `rindices.fit` with the search, relative to those without, on a clean table. ``accuracy``: pattern C-index of
+fits with wrong cells. Limits, shrinkage and the share of healthy people of the map were chosen on seeds 100 to 119; the
+seeds here are 900 and more. ``clean`` and ``planted`` were run with ``--first-seed 950``, because an earlier version of
+the search, which estimated correlations by group, was given up after a look at the seeds 900 to 902. Writes
+``results/wrong_cells.json`` and ``.md``; finished rows are not computed again.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from benchmarks.intervals import compute_coverage
 from rindices.experiments.tasks import TASKS as TASKS_BY_NAME
 from rindices.model.unusual import TrainingDistribution
 from rindices.selection.agreement import pattern_c_index
+from rindices.share.onnx import export_onnx
 from rindices.study.group_tests import Finding, run_group_tests
 from rindices.study.wrong_cells import check_cells
 from rindices.tables.cohort import GROUP, Cohort
@@ -89,6 +91,25 @@ def measure_planted(setting: str, seed: int) -> dict[str, Any]:
         wrong, mask = plant_cells(cohort, *arguments)
         found = find_mask(wrong)
         result[name] = [int(found[mask].sum()), int(mask.sum()), int(found[~mask].sum()), int((~mask).sum())]
+    return result
+
+
+def measure_flagged(setting: str, seed: int) -> dict[str, Any]:
+    """Return the new people whom an ONNX graph flags: by their wrong cells, and by `unusual` from the limit on."""
+    import onnxruntime
+
+    model = ri.fit(ri.simulate_cohort(setting, seed).cohort, 3, members=5, seed=seed, workers=1)
+    assert model.training is not None
+    cohort, result = ri.simulate_cohort(setting, seed + 1000).cohort, {}
+    wrong, mask = plant_cells(cohort, 0.003, np.ones(len(cohort), dtype=bool), seed)
+    with TemporaryDirectory() as folder:
+        export_onnx(model, Path(folder) / "model.onnx")
+        session = onnxruntime.InferenceSession(Path(folder) / "model.onnx")
+    for name, table, rows in (("wrong", wrong, np.nonzero(mask)[0]), ("clean", cohort, np.arange(len(cohort)))):
+        columns = pd.concat([table.volumes, table.covariates], axis=1)
+        feeds = {node.name: columns[[node.name]].to_numpy() for node in session.get_inputs()}
+        unusual, number = (values[rows, 0] for values in session.run(["unusual", "wrong_cells"], feeds))
+        result[name] = [int((number > 0).sum()), int((unusual >= model.training.limit).sum()), len(rows)]
     return result
 
 
@@ -194,6 +215,7 @@ KINDS = (
 PARTS: dict[str, tuple[Callable[[str, int], dict[str, Any]], tuple[str, ...]]] = {
     "clean": (measure_clean, TASKS),
     "planted": (measure_planted, TASKS),
+    "flagged": (measure_flagged, ("small", "basic")),
     "missing": (measure_missing, ("basic", "staged")),
     "null": (measure_null, ("IXI", "fcon1000")),
     "cost": (measure_cost, ("basic",)),
@@ -232,6 +254,12 @@ def format_tables(rows: Rows) -> str:
         for t, g in select("planted").items()
     ]
     add("Wrong cells that are found (and others called wrong, in 100,000):", ("task", "cohorts", *names), table)
+    table = []
+    for task, group in select("flagged").items():
+        sums = [np.sum([row[name] for row in group], axis=0) for name in ("wrong", "clean")]
+        table.append([task, len(group), *(f"{own[k] / own[2]:.1%}" for own in sums for k in (0, 1))])
+    names = ("task", "cohorts", "wrong_cells", "unusual", "clean people: wrong_cells", "clean people: unusual")
+    add("New people whom an ONNX graph flags, by planted single cell (0.3 %):", names, table)
     table = []
     for task, group in select("missing").items():
         for share in ("0%", "10%", "30%", "50%", "60%"):

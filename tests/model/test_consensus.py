@@ -6,8 +6,8 @@ import pytest
 from rindices.errors import ModelError
 from rindices.learners.inference import ContrastiveHead
 from rindices.model.consensus import (
-    DrawnPeople,
     IndexMap,
+    SimulatedPeople,
     compute_measured_distances,
     fill_regions,
     make_measured_inference,
@@ -38,7 +38,7 @@ def test_a_linear_index_is_its_conditional_expectation(training: TrainingDistrib
     left = covariance[np.ix_(missing, missing)] - covariance[np.ix_(missing, o)] @ slope
     values[:, missing] = np.nan
     np.testing.assert_allclose(fill_regions(np.nan_to_num(values), missing, training), expected)
-    _, added = make_measured_inference([head], missing, DrawnPeople.draw([head], training))
+    _, added = make_measured_inference([head], missing, SimulatedPeople.draw([head], training))
     np.testing.assert_allclose(added, np.diag(weights[missing].T @ left @ weights[missing]), rtol=0.2)
     deviations = (expected - training.mean)[:, o]
     inverse = np.linalg.inv(covariance[np.ix_(o, o)])
@@ -79,7 +79,7 @@ def test_healthy_people_who_lack_regions_keep_their_distribution_in_every_member
     zeros, ones, missing = np.zeros(N_REGIONS), np.ones(N_REGIONS), np.array([0, 3, 5])
     heads = [ContrastiveHead(zeros, ones, np.array(0.0), zeros, ones, rng.normal(size=(N_REGIONS, 2))) for _ in "12"]
     healthy = 1.0 + rng.multivariate_normal(zeros, training.covariance, size=5_000)
-    infer, _ = make_measured_inference(heads, missing, DrawnPeople.draw(heads, training))
+    infer, _ = make_measured_inference(heads, missing, SimulatedPeople.draw(heads, training))
     complete = np.concatenate([head.infer(healthy) for head in heads], axis=1)
     reduced, spread = infer([healthy]), complete.std(axis=0)
     for level in (0.1, 0.5, 0.9):

@@ -121,11 +121,11 @@ class ConsensusInference:
         return self._inference_by_missing[key]
 
     @cached_property
-    def _drawn_people(self) -> "DrawnPeople | None":
+    def _drawn_people(self) -> "SimulatedPeople | None":
         heads, training = self.model.heads, self.model.training
         if training is None or all(isinstance(head, TrajectoryHead) for head in heads):
             return None
-        return DrawnPeople.draw(heads, training)
+        return SimulatedPeople.draw(heads, training)
 
     @cached_property
     def _complete_inference(self) -> "MeasuredInference":
@@ -222,7 +222,7 @@ class MeasuredInference(NamedTuple):
     added_variance: FloatArray
 
 
-class DrawnPeople(NamedTuple):
+class SimulatedPeople(NamedTuple):
     """Simulated people of a model, for members without patterns as curves.
 
     training: distribution of the training people; noise (N, R): standard normal; people (2, N, R): healthy people, and
@@ -244,7 +244,7 @@ class DrawnPeople(NamedTuple):
 
 
 def make_measured_inference(
-    heads: Sequence[MemberHead], missing: IntArray, drawn: DrawnPeople | None
+    heads: Sequence[MemberHead], missing: IntArray, drawn: SimulatedPeople | None
 ) -> MeasuredInference:
     """Return the inference for people who lack some regions.
 
