@@ -15,7 +15,7 @@ from rindices.cli.main import app
 
 PAGE = Path(__file__).parents[1] / "docs" / "patients.md"
 START, END = "<!-- first attempts -->\n", "<!-- end of first attempts -->\n"
-IDS = re.compile(r"\b(?:[A-Za-z]+(?:_[A-Za-z0-9]+)*_(?:sub)?\d{5,7}|[PC]\d{3}|sub-\w+)\b")
+IDS = re.compile(r"\b(?:[A-Za-z]+(?:_[A-Za-z0-9]+)*_(?:sub)?\d{5,7}|[PC]\d{3}|(?:ds\d+_)?sub-\w+|IXI\d+-\w+-\d+-T1)\b")
 """Ids of people, which are not written into the page."""
 AUTISM = [*(f"patients/autism/stats/{name}" for name in
             ("aseg_table.tsv", "lh.aparc_table_volume.tsv", "rh.aparc_table_volume.tsv")),

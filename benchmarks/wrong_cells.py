@@ -1,15 +1,15 @@
 """Wrong cells and missing cells: what is found, what it saves, and whether healthy people who lack cells look ill.
 
-Usage: ``python -m benchmarks.wrong_cells [--parts clean planted missing null cost accuracy] [--cohorts 3]``. Cells are
-wrong by a factor of 2 to 4, up or down. ``clean``: cells of clean tables that are called wrong. ``planted``: wrong
-cells that are found, alone and in blocks of 12 neighbouring regions of a person. ``missing``: people who lack cells
-against the same people with all cells, by a model of complete people. ``null``: tables of healthy people whose labels
-are drawn, with wrong cells in one group only. ``cost``: processor seconds of `rindices.fit` with the search, relative
-to those without, on a clean table. ``accuracy``: pattern C-index of fits with wrong cells. Limits, shrinkage and the
-share of healthy people of the map were chosen on seeds 100 to 119; the seeds here are 900 and more. ``clean`` and
-``planted`` were run with ``--first-seed 950``, because an earlier version of the search, which estimated correlations
-by group, was given up after a look at the seeds 900 to 902. Writes ``results/wrong_cells.json`` and ``.md``; finished
-rows are not computed again.
+Usage: ``python -m benchmarks.wrong_cells [--parts clean planted flagged missing null cost accuracy]``. Cells are wrong
+by a factor of 2 to 4, up or down. ``clean``: cells of clean tables that are called wrong. ``planted``: wrong cells that
+are found, alone and in blocks of 12 neighbouring regions of a person. ``flagged``: the same in an ONNX graph of a
+fitted model. ``missing``: people who lack cells against the same people with all cells, by a model of complete people.
+``null``: tables of healthy people whose labels are drawn, with wrong cells in one group only. ``cost``: processor
+seconds of `rindices.fit` with the search, relative to those without, on a clean table. ``accuracy``: pattern C-index of
+fits with wrong cells. Limits, shrinkage and the share of healthy people of the map were chosen on seeds 100 to 119; the
+seeds here are 900 and more. ``clean`` and ``planted`` were run with ``--first-seed 950``, because an earlier version of
+the search, which estimated correlations by group, was given up after a look at the seeds 900 to 902. Writes
+``results/wrong_cells.json`` and ``.md``; finished rows are not computed again.
 """
 
 import argparse
@@ -19,15 +19,19 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import rankdata
 
 import rindices as ri
 from benchmarks.intervals import compute_coverage
+from rindices.experiments.tasks import TASKS as TASKS_BY_NAME
 from rindices.model.unusual import TrainingDistribution
 from rindices.selection.agreement import pattern_c_index
+from rindices.share.onnx import export_onnx
 from rindices.study.group_tests import Finding, run_group_tests
 from rindices.study.wrong_cells import check_cells
 from rindices.tables.cohort import GROUP, Cohort
@@ -35,7 +39,8 @@ from rindices.tables.cohort import GROUP, Cohort
 OUT = Path(__file__).parent / "results" / "wrong_cells.json"
 DATA = Path("../shared/data")
 FIRST_SEED, BLOCK = 900, 12
-TASKS, FITTED = ("basic", "staged", "hard", "small"), ("basic", "mild", "staged", "small")
+N_HEALTHY = 12_000  # new healthy people; the standard error of an AUC is 0.004 at most
+TASKS, FITTED = ("basic", "staged", "hard", "small"), ("basic", "small", "staged", "mild")
 NAMES = ["r1", "r2", "r3"]
 Rows = list[dict[str, Any]]
 
@@ -89,10 +94,29 @@ def measure_planted(setting: str, seed: int) -> dict[str, Any]:
     return result
 
 
+def measure_flagged(setting: str, seed: int) -> dict[str, Any]:
+    """Return the new people whom an ONNX graph flags: by their wrong cells, and by `unusual` from the limit on."""
+    import onnxruntime
+
+    model = ri.fit(ri.simulate_cohort(setting, seed).cohort, 3, members=5, seed=seed, workers=1)
+    assert model.training is not None
+    cohort, result = ri.simulate_cohort(setting, seed + 1000).cohort, {}
+    wrong, mask = plant_cells(cohort, 0.003, np.ones(len(cohort), dtype=bool), seed)
+    with TemporaryDirectory() as folder:
+        export_onnx(model, Path(folder) / "model.onnx")
+        session = onnxruntime.InferenceSession(Path(folder) / "model.onnx")
+    for name, table, rows in (("wrong", wrong, np.nonzero(mask)[0]), ("clean", cohort, np.arange(len(cohort)))):
+        columns = pd.concat([table.volumes, table.covariates], axis=1)
+        feeds = {node.name: columns[[node.name]].to_numpy() for node in session.get_inputs()}
+        unusual, number = (values[rows, 0] for values in session.run(["unusual", "wrong_cells"], feeds))
+        result[name] = [int((number > 0).sum()), int((unusual >= model.training.limit).sum()), len(rows)]
+    return result
+
+
 def measure_missing(setting: str, seed: int) -> dict[str, Any]:
     """Return how often healthy people, and patients, who lack cells have a higher index than with all cells."""
     model = ri.fit(ri.simulate_cohort(setting, seed).cohort, 3, members=5, seed=seed, workers=1)
-    new = ri.simulate_cohort(setting, seed + 1000)
+    new = ri.simulate_cohort(replace(TASKS_BY_NAME[setting], n_controls=N_HEALTHY), seed + 1000)
     cohort, result = new.cohort, {}
     complete = model.apply(cohort, on_outlier="keep")[NAMES].to_numpy()
     for share in (0.0, 0.1, 0.3, 0.5, 0.6):
@@ -105,6 +129,7 @@ def measure_missing(setting: str, seed: int) -> dict[str, Any]:
         patients = rows["patients"]
         result[f"{share:.0%}"] = {
             **{name: [compute_auc(r[own, k], complete[own, k]) for k in range(3)] for name, own in rows.items()},
+            "change": float((r - complete)[patients].mean()),
             "c_index": pattern_c_index(new.truth, r[patients]).mean,
             "coverage": float(np.mean(compute_coverage(new.truth, r[patients], low[patients], high[patients]))),
             "information": float(table["information"].mean()),
@@ -114,8 +139,8 @@ def measure_missing(setting: str, seed: int) -> dict[str, Any]:
 
 def compute_auc(first: np.ndarray, second: np.ndarray) -> float:
     """Return how often a value of the first is above one of the second; ties count half."""
-    difference = first[:, None] - second
-    return float((difference > 0).mean() + 0.5 * (difference == 0).mean())
+    ranks = rankdata(np.concatenate([first, second]))[: len(first)]
+    return float((ranks.mean() - (len(first) + 1) / 2) / len(second))
 
 
 def read_healthy(setting: str) -> Cohort:
@@ -181,16 +206,22 @@ def measure_accuracy(setting: str, seed: int) -> dict[str, Any]:
     }
 
 
-KINDS = ("clean", "0.03 %", "0.3 %", "0.3 %, kept", "1 %", "0.3 %, blocks", "0.3 %, patients")
+KINDS = (
+    "clean",
+    *("0.3 %", "1 %", "0.3 %, blocks", "0.3 %, patients", "1 %, blocks, patients", "0.03 %"),
+    *("1 %, blocks", "0.3 %, blocks, patients", "1 %, patients", "0.3 %, kept"),
+    *("0.03 %, blocks", "0.03 %, patients", "0.03 %, blocks, patients"),
+)
 PARTS: dict[str, tuple[Callable[[str, int], dict[str, Any]], tuple[str, ...]]] = {
     "clean": (measure_clean, TASKS),
     "planted": (measure_planted, TASKS),
+    "flagged": (measure_flagged, ("small", "basic")),
     "missing": (measure_missing, ("basic", "staged")),
     "null": (measure_null, ("IXI", "fcon1000")),
     "cost": (measure_cost, ("basic",)),
     "accuracy": (
         measure_accuracy,
-        tuple(f"{task}: {k}" for task in ("basic", "mild", "staged", "small") for k in KINDS),
+        tuple(f"{task}: {kind}" for kind in KINDS for task in FITTED),
     ),
 }
 
@@ -224,16 +255,25 @@ def format_tables(rows: Rows) -> str:
     ]
     add("Wrong cells that are found (and others called wrong, in 100,000):", ("task", "cohorts", *names), table)
     table = []
+    for task, group in select("flagged").items():
+        sums = [np.sum([row[name] for row in group], axis=0) for name in ("wrong", "clean")]
+        table.append([task, len(group), *(f"{own[k] / own[2]:.1%}" for own in sums for k in (0, 1))])
+    names = ("task", "cohorts", "wrong_cells", "unusual", "clean people: wrong_cells", "clean people: unusual")
+    add("New people whom an ONNX graph flags, by planted single cell (0.3 %):", names, table)
+    table = []
     for task, group in select("missing").items():
         for share in ("0%", "10%", "30%", "50%", "60%"):
             means = [np.mean([row[share][name] for row in group]) for name in ("healthy", "patients")]
             single = [value for row in group for value in row[share]["healthy"]]
-            others = [np.mean([row[share][name] for row in group]) for name in ("c_index", "coverage", "information")]
+            names = ("c_index", "coverage", "information")
+            others = [np.mean([row[share][name] for row in group]) for name in names]
+            change = np.mean([row[share]["change"] for row in group])
             ends = f"{means[0]:.3f} ({min(single):.3f} to {max(single):.3f})"
-            table.append([task, len(group), share, ends, f"{means[1]:.3f}", *(f"{value:.3f}" for value in others)])
-    names = ("task", "cohorts", "cells missing", "AUC, healthy (single indices)", "AUC, patients", "C-index")
+            figures = (f"{means[1]:.3f}", f"{change:+.3f}", *(f"{value:.3f}" for value in others))
+            table.append([task, len(group), share, ends, *figures])
+    names = ("task", "cohorts", "cells missing", "AUC, healthy (single indices)", "AUC, patients", "mean change")
     title = "People who lack cells against the same people with all cells; 0.5 is no shift:"
-    add(title, (*names, "coverage", "information"), table)
+    add(title, (*names, "C-index", "coverage", "information"), table)
     names = ("clean", "kept", "treated as missing")
     table = [
         [name, len(g), *(f"{np.mean([row[way][1] for row in g]):.1%}" for way in names)]

@@ -41,8 +41,8 @@ def test_check_names_the_cell_and_the_row(folder: Path) -> None:
     result = run("check", folder / "wrong.csv", *words)
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())
-    assert "1 cell does not fit the other regions of the person" in text
-    assert f"of {table.index[4]} ({table.iloc[4, 6]:g}, not about" in text
+    assert "1 cell of 1 person does not fit the other regions of the person" in text
+    assert f"of {table.index[4]} ({float(f'{table.iloc[4, 6]:.4g}'):,.10g}, expected" in text
     assert f"regions of 1 person do not fit together: {table.index[200]}; nothing is learnt from them" in text
     assert "do not fit" not in run("check", folder / "volumes.csv", *words).output
     assert "not fit" not in run("check", folder / "wrong.csv", *words, "--on-outlier", "keep").output
@@ -69,7 +69,8 @@ def test_fit_treats_wrong_cells_as_missing_and_writes_them(folder: Path, tmp_pat
     )
     assert run("report", tmp_path / "wrong").exit_code == 0
     page = (tmp_path / "wrong" / "report.html").read_text("utf-8")
-    assert "<h3>Wrong cells</h3>" in page
+    assert f"{len(cells)} cells of {cells['participant_id'].nunique()} people did not fit the other regions" in page
+    assert f"The 14 of {cells['region'].nunique()} regions with most of them" in page
     assert table.index[4] not in page
     others = ~np.isin(np.arange(len(clean)), [200])
     assert len(wrong) == len(clean)

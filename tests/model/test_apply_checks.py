@@ -13,6 +13,7 @@ from rindices.model.apply_checks import (
     check_model_regions,
     check_results,
     check_scale,
+    compare_information,
     compute_information,
     note_missing,
     report_people_without_index,
@@ -115,3 +116,15 @@ def test_columns_are_replaced_by_their_sum_with_a_note() -> None:
 def test_sums_in_the_table_and_incomplete_sums_are_left() -> None:
     cohort = make_named_cohort(**{"a": [1.0, 2.0], "a+b": [3.0, 4.0]})
     assert add_summed_regions(cohort, {"a+b": ("a", "b"), "a+c": ("a", "c")}) == (cohort, [])
+
+
+@pytest.mark.parametrize("column", ["group", "site", "session_id"])
+def test_groups_sites_and_sessions_that_differ_in_information_are_named(column: str) -> None:
+    levels = np.repeat(["a", "b", "c"], [6, 6, 4])  # four people are too few to compare
+    for low, is_named in ((0.94, True), (0.96, False)):
+        table = pd.DataFrame({column: levels, "information": np.repeat([1.0, low, 0.1], [6, 6, 4])})
+        problems = compare_information(table)
+        assert [problem.offenders for problem in problems] == ([("b", "a")] if is_named else [])
+    (problem,) = compare_information(table.assign(information=np.repeat([0.5, 0.7, 1.0], [6, 6, 4])))
+    assert f"in one {column.removesuffix('_id')} than in another" in problem.what
+    assert problem.listing == "a 0.50, b 0.70"

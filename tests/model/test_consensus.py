@@ -5,7 +5,13 @@ import pytest
 
 from rindices.errors import ModelError
 from rindices.learners.inference import ContrastiveHead
-from rindices.model.consensus import IndexMap, compute_measured_distances, make_measured_inference
+from rindices.model.consensus import (
+    IndexMap,
+    SimulatedPeople,
+    compute_measured_distances,
+    fill_regions,
+    make_measured_inference,
+)
 from rindices.model.unusual import TrainingDistribution
 
 N_REGIONS = 6
@@ -31,8 +37,8 @@ def test_a_linear_index_is_its_conditional_expectation(training: TrainingDistrib
     expected[:, missing] = training.mean[missing] + (values[:, o] - training.mean[o]) @ slope
     left = covariance[np.ix_(missing, missing)] - covariance[np.ix_(missing, o)] @ slope
     values[:, missing] = np.nan
-    infer, added, _ = make_measured_inference([head], missing, training)
-    np.testing.assert_allclose(infer([np.nan_to_num(values)]), expected @ weights)
+    np.testing.assert_allclose(fill_regions(np.nan_to_num(values), missing, training), expected)
+    _, added = make_measured_inference([head], missing, SimulatedPeople.draw([head], training))
     np.testing.assert_allclose(added, np.diag(weights[missing].T @ left @ weights[missing]), rtol=0.2)
     deviations = (expected - training.mean)[:, o]
     inverse = np.linalg.inv(covariance[np.ix_(o, o)])
@@ -63,3 +69,19 @@ def test_the_map_gives_healthy_people_their_distribution_and_keeps_the_order() -
     assert (np.diff(mapped, axis=0) >= 0).all()
     np.testing.assert_allclose(mapped[0] - mapped[1], grid[0] - grid[1])  # beyond the knots, people are shifted
     np.testing.assert_array_equal(IndexMap.fit(complete, complete).apply(complete[0]), complete[0])
+
+
+def test_healthy_people_who_lack_regions_keep_their_distribution_in_every_member(
+    training: TrainingDistribution,
+) -> None:
+    """The members differ in what they lose, so the map of one would shift the others."""
+    rng = np.random.default_rng(3)
+    zeros, ones, missing = np.zeros(N_REGIONS), np.ones(N_REGIONS), np.array([0, 3, 5])
+    heads = [ContrastiveHead(zeros, ones, np.array(0.0), zeros, ones, rng.normal(size=(N_REGIONS, 2))) for _ in "12"]
+    healthy = 1.0 + rng.multivariate_normal(zeros, training.covariance, size=5_000)
+    infer, _ = make_measured_inference(heads, missing, SimulatedPeople.draw(heads, training))
+    complete = np.concatenate([head.infer(healthy) for head in heads], axis=1)
+    reduced, spread = infer([healthy]), complete.std(axis=0)
+    for level in (0.1, 0.5, 0.9):
+        shift = np.quantile(reduced, level, axis=0) - np.quantile(complete, level, axis=0)
+        assert (np.abs(shift) < 0.2 * spread).all()

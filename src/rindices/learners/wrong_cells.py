@@ -23,6 +23,12 @@ WRONG_LIMIT = 4.4
 """Residual, in robust standard deviations of the residuals of a region, beyond which a cell is wrong."""
 NEW_LIMIT = 5.5
 """The same for new people, whom the covariance of the training people fits less well."""
+FLAG_LIMIT = 5.0
+"""The same for an ONNX graph, which compares cells once."""
+WRAP_START, WRAP_END = 2.5, 4.0
+"""Sizes at which values begin to be reduced, and are 0."""
+MAX_SIZE = 50.0
+"""Largest size of a value, so that squares of absurd cells stay finite."""
 MAX_WRONG_SHARE = 0.3
 """Share of wrong cells above which the row of a person has failed."""
 MIN_PEOPLE = 20
@@ -31,8 +37,6 @@ MIN_REGIONS = 10
 """Fewest regions; with fewer, the others say too little about a cell."""
 _CHANCE_SHARE, _CHANCE_NUMBER = 1e-4, 3  # of wrong cells that may be found by chance
 _CANDIDATE_LIMIT = 4.0
-_WRAP_START, _WRAP_END = 2.5, 4.0  # sizes at which values begin to be reduced, and are 0
-_MAX_SIZE = 50.0  # of a value, so that squares of absurd cells stay finite
 _N_ROUNDS = 4  # of the robust regression
 _MAD_SCALE, _NORMAL_QUANTILE = 1.4826, 1.96  # of the median and the 95 % quantile of absolute normal values
 
@@ -90,7 +94,7 @@ def compare_new_cells(deviations: FloatArray, sd: FloatArray, precision: FloatAr
     training people; scale: standard deviation of the residuals of people who were not trained on. Returns the
     comparison on the scale of deviations.
     """
-    z = np.clip(deviations / sd, -_MAX_SIZE, _MAX_SIZE)
+    z = np.clip(deviations / sd, -MAX_SIZE, MAX_SIZE)
     precision = precision * np.outer(sd, sd)
     residuals = apply_in_blocks(partial(_compute_wrapped_residuals, precision=precision), z)
     is_candidate = np.abs(residuals) > _CANDIDATE_LIMIT * scale
@@ -145,14 +149,14 @@ def _standardise_robustly(
         centre[own] = np.nanmedian(values[own & rows], axis=0)
         spread[own] = _MAD_SCALE * np.nanmedian(np.abs(values[own & rows] - centre[own][0]), axis=0)
     z = (values - centre) / np.where(spread > 0, spread, np.inf)  # a region that hardly varies has no wrong cells
-    return np.clip(z, -_MAX_SIZE, _MAX_SIZE), centre, spread
+    return np.clip(z, -MAX_SIZE, MAX_SIZE), centre, spread
 
 
 def _wrap(z: FloatArray) -> FloatArray:
     """Return values that fall to 0 again where they are large; missing cells are 0."""
     size = np.abs(np.nan_to_num(z))
-    reduced = _WRAP_START * np.clip((_WRAP_END - size) / (_WRAP_END - _WRAP_START), 0.0, None)
-    return np.asarray(np.sign(np.nan_to_num(z)) * np.where(size < _WRAP_START, size, reduced))
+    reduced = WRAP_START * np.clip((WRAP_END - size) / (WRAP_END - WRAP_START), 0.0, None)
+    return np.asarray(np.sign(np.nan_to_num(z)) * np.where(size < WRAP_START, size, reduced))
 
 
 def _estimate_precision(z: FloatArray) -> FloatArray:

@@ -16,7 +16,6 @@ from rindices.errors import (
     Severity,
     did_you_mean,
     format_count,
-    format_quantity,
     join_names,
 )
 from rindices.learners.wrong_cells import CellComparison
@@ -191,13 +190,16 @@ def report_wrong_cells(cohort: Cohort, comparison: CellComparison, policy: str) 
         problems.append(replace(problem, what=what, subject=ID, offenders=people, ending=ending))
     cells = tabulate_wrong_cells(cohort, comparison._replace(is_wrong=comparison.is_wrong & ~is_failed[:, None]))
     if len(cells):
-        what = format_count(len(cells), "cell does", "cells do") + word(" not fit the other regions of the person")
+        offenders, verb = tuple(dict.fromkeys(cells[ID].astype(str))), "does" if len(cells) == 1 else "do"
+        number = f"{format_count(len(cells), 'cell')} of {format_count(len(offenders), 'person', 'people')}"
+        what = f"{number} {verb} {word('not fit the other regions of the person')}"
         columns = (cells[name] for name in (ID, "region", "value", "expected"))
         texts = [
-            f"{label_region(region)} of {person} ({format_quantity(value)}, not about {float(f'{expected:.3g}'):,.10g})"
+            f"{label_region(region)} of {person} "
+            f"({float(f'{value:.4g}'):,.10g}, expected {float(f'{expected:.3g}'):,.10g})"
             for person, region, value, expected in zip(*columns, strict=True)
         ]
-        ending, offenders = "" if is_refused else "; not used", tuple(dict.fromkeys(cells[ID].astype(str)))
+        ending = "" if is_refused else "; not used"
         problems.append(replace(problem, what=what, offenders=offenders, listing=join_names(texts), ending=ending))
     return problems
 

@@ -87,12 +87,7 @@ class ConsensusInference:
 
     def _infer_members(self, missing: IntArray | None, prepared: Sequence[FloatArray]) -> FloatArray:
         """Return the R-indices (S, B, M) of people who lack some regions, in the order of the consensus."""
-        inference = self._leave_out(missing)
-        members = self._align_members(inference.infer(prepared))
-        if inference.index_map is None:
-            return members
-        order = list(self.model.orders[0])
-        return IndexMap(*(side[order] for side in inference.index_map)).apply(members)
+        return self._align_members(self._leave_out(missing).infer(prepared))
 
     def _compute_block(self, missing: IntArray | None, volumes: FloatArray, *others: AnyArray) -> FloatArray:
         """Return R-indices, their variance among members, their added variance and the distance, (B, 3 M + 1).
@@ -122,8 +117,15 @@ class ConsensusInference:
         if key not in self._inference_by_missing:
             if len(self._inference_by_missing) >= _MAX_KEPT:
                 self._inference_by_missing.clear()
-            self._inference_by_missing[key] = make_measured_inference(self.model.heads, missing, self.model.training)
+            self._inference_by_missing[key] = make_measured_inference(self.model.heads, missing, self._drawn_people)
         return self._inference_by_missing[key]
+
+    @cached_property
+    def _drawn_people(self) -> "SimulatedPeople | None":
+        heads, training = self.model.heads, self.model.training
+        if training is None or all(isinstance(head, TrajectoryHead) for head in heads):
+            return None
+        return SimulatedPeople.draw(heads, training)
 
     @cached_property
     def _complete_inference(self) -> "MeasuredInference":
@@ -178,6 +180,7 @@ class IndexMap(NamedTuple):
 
     The posterior mean of a person with less information is nearer to the mean of patients. The map gives healthy people
     the distribution that healthy people without missing regions have; above most of them, it gives patients theirs.
+    Each R-index of each member has a map of its own.
 
     reduced, complete (M, K): R-indices of simulated people, ascending, without and with the missing regions.
     """
@@ -210,59 +213,75 @@ class IndexMap(NamedTuple):
 class MeasuredInference(NamedTuple):
     """Inference for people who all lack the same regions.
 
-    infer: maps people, prepared for each member (N, R) or once for all, to the R-indices of all members (N, S * M);
-    added_variance (M,): mean variance that the R-indices of the first member would have over the possible values of
-    missing regions; index_map: of the first member; None where nothing is missing.
+    infer: maps people, prepared for each member (N, R) or once for all, to the R-indices of all members (N, S * M), as
+    if nobody lacked a region; added_variance (M,): mean variance that the R-indices of the first member would have over
+    the possible values of missing regions.
     """
 
     infer: Callable[[Sequence[FloatArray]], FloatArray]
     added_variance: FloatArray
-    index_map: IndexMap | None = None
+
+
+class SimulatedPeople(NamedTuple):
+    """Simulated people of a model, for members without patterns as curves.
+
+    training: distribution of the training people; noise (N, R): standard normal; people (2, N, R): healthy people, and
+    people of the training; indices (2, N, S * M): their R-indices.
+    """
+
+    training: TrainingDistribution
+    noise: FloatArray
+    people: FloatArray
+    indices: FloatArray
+
+    @classmethod
+    def draw(cls, heads: Sequence[MemberHead], training: TrainingDistribution) -> Self:
+        """Draw people who vary as those of the training."""
+        noise, infer = draw_training_noise(len(training.mean)), make_inference_function(heads)
+        deviations = noise @ np.linalg.inv(training.root)
+        people = np.stack([CONTROL_MEAN + deviations, training.mean + deviations])
+        return cls(training, noise, people, np.stack([infer([group]) for group in people]))
 
 
 def make_measured_inference(
-    heads: Sequence[MemberHead], missing: IntArray, training: TrainingDistribution | None
+    heads: Sequence[MemberHead], missing: IntArray, drawn: SimulatedPeople | None
 ) -> MeasuredInference:
     """Return the inference for people who lack some regions.
 
-    missing (Q,): positions of the missing regions; training: needed for members without patterns as curves.
+    missing (Q,): positions of the missing regions; drawn: needed for members without patterns as curves.
     """
     curved = [head for head in heads if isinstance(head, TrajectoryHead)]
     if len(curved) == len(heads):
-        reduced = [head.leave_out(missing) for head in curved]
-        infer = make_inference_function(reduced)
-        added = reduced[0].expected_variance - curved[0].expected_variance
+        without = [head.leave_out(missing) for head in curved]
+        infer_curved = make_inference_function(without)
+        added = np.maximum(without[0].expected_variance - curved[0].expected_variance, 0.0)
+        simulated = (np.concatenate([head.simulated_indices for head in each], axis=2) for each in (without, curved))
+        curved_map = IndexMap.fit(*simulated)
 
         def infer_without(values: Sequence[FloatArray]) -> FloatArray:
             filled = [each.copy() for each in values]
             for each, head in zip(filled, curved, strict=False):
                 each[:, missing] = head.control_mean[missing]
-            return infer(filled)
+            return curved_map.apply(infer_curved(filled))
 
-        index_map = IndexMap.fit(reduced[0].simulated_indices, curved[0].simulated_indices)
-        return MeasuredInference(infer_without, np.maximum(added, 0.0), index_map)
-    if training is None:
+        return MeasuredInference(infer_without, added)
+    if drawn is None:
         what = "this model does not know how regions vary together, so it needs all of them"
         cure = "leave out people who lack a region (--on-missing drop), or give all regions"
         raise ModelError(f"{what}: {cure}.")
-    noise = draw_training_noise(len(training.mean))
-    deviations = noise @ np.linalg.inv(training.root)
-    filled = fill_regions(training.mean + deviations, missing, training)
-    simulated = [np.full_like(training.mean, CONTROL_MEAN) + deviations, training.mean + deviations]
-    complete, without = (
-        np.stack([heads[0].infer(fill_regions(people, cells, training)) for people in simulated])
-        for cells in (missing[:0], missing)
-    )
-    drawn = filled.copy()
+    training, infer = drawn.training, make_inference_function(heads)
+    filled = [fill_regions(people, missing, training) for people in drawn.people]
+    reduced = np.stack([infer([people]) for people in filled])
+    index_map, possible = IndexMap.fit(reduced, drawn.indices), filled[1].copy()
     root = np.linalg.cholesky(training.precision[np.ix_(missing, missing)])
-    drawn[:, missing] += noise[:, missing] @ np.linalg.inv(root)  # the missing regions vary as L^-T L^-1
-    difference = heads[0].infer(drawn) - heads[0].infer(filled)
-    infer_complete = make_inference_function(heads)
+    possible[:, missing] += drawn.noise[:, missing] @ np.linalg.inv(root)  # the missing regions vary as L^-T L^-1
+    first = heads[0].infer(possible)
+    added = np.square(first - reduced[1, :, : first.shape[1]]).mean(axis=0)
 
     def infer_filled(values: Sequence[FloatArray]) -> FloatArray:
-        return infer_complete([fill_regions(each, missing, training) for each in values])
+        return index_map.apply(infer([fill_regions(each, missing, training) for each in values]))
 
-    return MeasuredInference(infer_filled, np.square(difference).mean(axis=0), IndexMap.fit(without, complete))
+    return MeasuredInference(infer_filled, added)
 
 
 def draw_training_noise(n_regions: int) -> FloatArray:

@@ -155,8 +155,8 @@ class FittedModel(ModelContent):
         left_out = [problem for problem in result.problems if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX]
         if left_out and (on_missing == "error" or not len(result.table)):
             raise ModelError([replace(problem, severity=Severity.ERROR, cure="Leave them out") for problem in left_out])
-        sites = {SITE: combined.people[SITE]} if SITE in combined.people else {}
-        problems += apply_checks.compare_information(result.table.assign(**sites))
+        labels = {name: combined.people[name] for name in (GROUP, SITE) if name in combined.people}
+        problems += apply_checks.compare_information(result.table.assign(**labels))
         outputs = [*self._note_missing_outputs(), *notes, *outliers, *result.problems, *problems]
         return result._replace(problems=[*make_table_warning(result.counted, self.card.unit), *outputs])
 

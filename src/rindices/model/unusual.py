@@ -116,14 +116,15 @@ class TrainingDistribution:
         """Return the share of training people who are nearer: (N,) -> (N,), 1 beyond all of them."""
         return np.asarray(np.interp(distances, self.distances, self.shares))
 
-    def compare_cells(self, values: FloatArray) -> CellComparison:
-        """Find cells of prepared people (N, R) that do not fit their others; those are missing in the comparison.
+    @property
+    def residual_scale(self) -> float:
+        """By how much more new people vary than the covariance says, from the distances of held-out people."""
+        return max(float(np.median(self.distances)) / float(np.sqrt(len(self.mean))), 1.0)
 
-        The distances of held-out training people tell by how much more new people vary than the covariance says.
-        """
-        sd, typical = np.sqrt(np.diag(self.covariance)), float(np.median(self.distances))
-        scale = max(typical / np.sqrt(len(sd)), 1.0)
-        comparison = compare_new_cells(values - self.mean, sd, self.precision, scale)
+    def compare_cells(self, values: FloatArray) -> CellComparison:
+        """Find cells of prepared people (N, R) that do not fit their others; those are missing in the comparison."""
+        sd = np.sqrt(np.diag(self.covariance))
+        comparison = compare_new_cells(values - self.mean, sd, self.precision, self.residual_scale)
         return comparison._replace(expected=self.mean + comparison.expected)
 
     def compute_contributions(self, values: FloatArray) -> FloatArray:

@@ -16,6 +16,7 @@ from rindices._typing import FloatArray
 from rindices.errors import Severity
 from rindices.learners.ensemble import N_SPLITS
 from rindices.learners.inference import SEVERITY_LEVELS
+from rindices.learners.wrong_cells import MAX_WRONG_SHARE
 from rindices.model import pattern_tables, records
 from rindices.model.fitted import FittedModel
 from rindices.model.unusual import label_region
@@ -420,16 +421,18 @@ def _build_course(
     return {"regions": regions, "n_regions": len(order), "chart": chart, "steps": steps, "data": data}
 
 
-def build_wrong_cell_rows(table: pd.DataFrame | None) -> list[Context]:
-    """Return the regions with wrong cells, most first: their number, and the range of value / expected."""
+def build_wrong_cells(table: pd.DataFrame | None) -> Context | None:
+    """Return numbers of wrong cells, people and regions, and the regions with most: the range of value / expected."""
     if table is None:
-        return []
+        return None
     ratios = (table["value"] / table["expected"]).groupby(table["region"]).agg(["size", "min", "max"])
     ratios = ratios.sort_values("size", ascending=False, kind="stable")
-    return [
+    rows = [
         Context(region=label_region(str(region)), number=int(row["size"]), low=row["min"], high=row["max"])
-        for region, row in ratios.iterrows()
+        for region, row in ratios.head(N_LISTED_REGIONS).iterrows()
     ]
+    numbers = {"cells": len(table), "people": table["person"].nunique(), "regions": len(ratios)}
+    return Context(rows=rows, **numbers, limit=MAX_WRONG_SHARE)
 
 
 def build_association_rows(table: pd.DataFrame | None) -> list[Context]:

@@ -154,10 +154,10 @@ def read_study_results(folder: Path) -> StudyResults:
 
 
 def _read_wrong_cells(folder: Path) -> pd.DataFrame | None:
-    """Return ``region``, ``value`` and ``expected`` of wrong cells; None where there are none."""
+    """Return ``person`` (a number), ``region``, ``value`` and ``expected`` of wrong cells; None without any."""
     columns = ["region", "value", "expected"]
-    table = _read_if_written(folder / "wrong_cells.tsv", columns, "fit")
-    return None if table is None else table[columns]
+    table = _read_if_written(folder / "wrong_cells.tsv", [ID, *columns], "fit")
+    return None if table is None else table[columns].assign(person=pd.factorize(table[ID])[0])
 
 
 def read_index_file(folder: Path) -> pd.DataFrame:

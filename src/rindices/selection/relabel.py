@@ -18,10 +18,10 @@ from sklearn.linear_model import LogisticRegression
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 
-MAX_PERMUTATIONS = 9_999
+MAX_PERMUTATIONS = 4_999
 """Permutations of a test whose p-value stays near the level."""
 _NEAR_LEVEL = (0.02, 0.10)  # p-values for which permutations may go on
-_N_ERRORS = 3.3  # Monte Carlo errors between p and the level that end a test
+_N_ERRORS = 2.6  # Monte Carlo errors between p and the level that end a test
 _N_SWEEPS = 20  # rounds of exchanges between two sets of labels
 _DRAWS_AT_ONCE = 20  # drawn together, which is faster than one after another and gives the same labels
 _POLYNOMIAL_DEGREE = 3  # of the polynomial in a covariate's rank, so that odds may be nonlinear in age
@@ -29,7 +29,7 @@ _INVERSE_REGULARISATION = 10.0  # of the ridge penalty that keeps odds finite if
 
 
 def is_clear(p: float, n_permutations: int, level: float = 0.05) -> bool:
-    """Return whether a p-value is more than 3.3 Monte Carlo errors away from the level."""
+    """Return whether a p-value is more than 2.6 Monte Carlo errors away from the level."""
     return abs(p - level) > _N_ERRORS * compute_p_error(p, n_permutations)
 
 

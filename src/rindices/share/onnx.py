@@ -21,6 +21,8 @@ from rindices._version import __version__
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, explain_write_errors
 from rindices.learners import inference
+from rindices.learners.wrong_cells import FLAG_LIMIT, MAX_SIZE, WRAP_END, WRAP_START
+from rindices.model.apply_checks import resolve_on_outlier
 from rindices.model.fitted import FittedModel
 from rindices.model.intervals import CalibratedIntervals
 from rindices.model.unusual import TrainingDistribution
@@ -38,7 +40,8 @@ def export_onnx(model: FittedModel, path: Path) -> dict[str, list[str]]:
     """Write a model as an ONNX graph.
 
     Returns names of the ``inputs`` and ``outputs``: ``r_indices`` (N, M) and, if the model has them, the bounds of the
-    intervals ``low`` and ``high`` (N, M) and ``unusual`` (N, 1).
+    intervals ``low`` and ``high`` (N, M), ``unusual`` (N, 1) and ``wrong_cells`` (N, 1), the number of cells that do
+    not fit the person's other regions. The graph uses such cells all the same.
     """
     graph = _GraphBuilder()
     volumes, design = _add_volumes(graph, model), _add_design(graph, model.preprocessing.residualiser.codings)
@@ -53,6 +56,8 @@ def export_onnx(model: FittedModel, path: Path) -> dict[str, list[str]]:
         outputs["low"], outputs["high"] = _add_interval_bounds(graph, model.intervals, indices, variance)
     if model.training is not None and model.has_distances:
         outputs["unusual"] = _add_unusual(graph, model.training, values)
+        if resolve_on_outlier(None, model.card.unit) == "model":
+            outputs["wrong_cells"] = _add_wrong_cells(graph, model.training, values)
     about = {name: getattr(model.card, name) or None for name in ("unit", "source", "citation", "licence")}
     about |= {"rindices_version": __version__, "patterns": model.n_patterns, "regions": list(model.regions)}
     about |= {"covariates": model.preprocessing.residualiser.to_dict()}
@@ -268,3 +273,18 @@ def _add_unusual(graph: _GraphBuilder, training: TrainingDistribution, values: _
     distance = graph.op("Sqrt", graph.op("ReduceSum", projected * projected, graph.ints([1]), keepdims=1))
     unusual = graph.interpolate(distance, training.distances[None], training.shares[None])
     return graph.op("Where", graph.op("IsNaN", distance), np.nan, unusual)
+
+
+def _add_wrong_cells(graph: _GraphBuilder, training: TrainingDistribution, values: _Value) -> _Value:
+    """Return the number (N, 1) of cells far from what the person's other cells let expect, large ones reduced."""
+    sd = np.sqrt(np.diag(training.covariance))
+    precision, root = training.precision * np.outer(sd, sd), np.sqrt(np.diag(training.precision)) * sd
+    z = graph.op("Max", graph.op("Min", (values - training.mean) / sd, MAX_SIZE), -MAX_SIZE)
+    size = graph.op("Abs", z)
+    reduced = graph.op("Max", (size * -1.0 + WRAP_END) * (WRAP_START / (WRAP_END - WRAP_START)), 0.0)
+    wrapped = graph.op("Sign", z) * graph.op("Min", size, reduced)
+    residuals = graph.op("Abs", (z - wrapped) * root + wrapped @ (precision / root))
+    is_wrong = graph.op("Greater", residuals, FLAG_LIMIT * training.residual_scale)
+    number = graph.op("ReduceSum", graph.op("Cast", is_wrong, to=_DOUBLE_TYPE), graph.ints([1]), keepdims=1)
+    total = graph.op("ReduceSum", residuals, graph.ints([1]), keepdims=1)
+    return graph.op("Where", graph.op("IsNaN", total), np.nan, number)

@@ -95,7 +95,7 @@ def _describe_covariate(model: FittedModel, record: dict[str, Any]) -> dict[str,
 
 def _pack_model(model: FittedModel) -> ArrayPacker:
     """Return the arrays of a model that the page needs."""
-    training, first, packer = model.training, model.heads[0], ArrayPacker()
+    training, packer = model.training, ArrayPacker()
     arrays = collect_arrays(model) | {"control_mean": model.preprocessing.control_mean}
     if training is not None:
         sd = np.sqrt(np.diag(training.covariance))
@@ -103,9 +103,9 @@ def _pack_model(model: FittedModel) -> ArrayPacker:
     for number, head in enumerate(model.heads):
         if isinstance(head, TrajectoryHead):
             arrays[f"member{number}.log_copula"] = compute_log_copula(head.correlation)
-    if isinstance(first, TrajectoryHead):
-        points, arrays["expected.noise"] = first.draw_patients()
-        packer.add("expected.points", points.astype(np.uint16))
+            points, arrays["simulated.noise"] = head.draw_patients()  # the same noise for all members
+            packer.add(f"member{number}.simulated_points", points.astype(np.uint16))
+    if isinstance(model.heads[0], TrajectoryHead):
         arrays["points"] = make_severity_points(model.n_patterns)
     elif training is not None:
         arrays["drawn.noise"] = draw_training_noise(len(model.regions))

@@ -17,6 +17,8 @@ class Member {
     if (model.kind === "contrastive") return;
     this.steps = get("steps");
     this.logCopula = get("log_copula");
+    this.simulatedPoints = Array.from(get("simulated_points"));
+    this.simulatedNoise = arrays["simulated.noise"];
     this.precision = expandTriangle(get("precision"), model.regions.length);
     this.basis = this.makeBasis(arrays.points, get("interaction"));
     this.whole = this.makePosterior(this.weights);
@@ -124,8 +126,8 @@ class Member {
   }
 
   // R-indices of simulated healthy people and patients, and the mean posterior variance of the patients.
-  simulate(posterior, points, noise) {
-    const { width } = this;
+  simulate(posterior) {
+    const { width, simulatedPoints: points, simulatedNoise: noise } = this;
     const { values, vectors } = decomposeSymmetric(posterior.gram, width);
     const largest = Math.max(...values);
     const roots = Array.from(values, (value) => (value > MIN_EIGENVALUE * largest ? Math.sqrt(value) : 0));
@@ -266,39 +268,37 @@ class Consensus {
 
   reducePosteriors(missing) {
     const posteriors = this.members.map((member) => member.leaveOut(missing));
-    const { "expected.points": points, "expected.noise": noise } = this.arrays;
-    const [first] = this.members;
-    this.whole ||= first.simulate(first.whole, Array.from(points), noise);
-    const { indices, variance } = first.simulate(posteriors[0], Array.from(points), noise);
-    const [order] = this.model.orders;
-    const added = order.map((k) => Math.max(variance[k] - this.whole.variance[k], 0));
-    return { posteriors, added, maps: fitIndexMap(indices, this.whole.indices, order) };
+    this.complete ||= this.members.map((member) => member.simulate(member.whole));
+    const simulated = this.members.map((member, k) => member.simulate(posteriors[k]));
+    const added = this.members[0].order.map((m) => Math.max(simulated[0].variance[m] - this.complete[0].variance[m], 0));
+    const maps = this.members.map(({ order }, k) => fitIndexMap(simulated[k].indices, this.complete[k].indices, order));
+    return { posteriors, added, maps };
   }
 
-  // Variance of R-indices over the possible values of missing regions, and their map, by drawing people.
+  // Variance of R-indices over the possible values of missing regions, and their maps, by drawing people.
   drawPeople(missing) {
-    const { training } = this;
+    const { training, members } = this;
     const size = this.model.regions.length;
     const noise = this.arrays["drawn.noise"];
     const count = noise.length / size;
-    this.drawnPeople ||= multiply(noise, invertLower(factorise(training.precision, size), size), count, size, size);
-    const inverse = invertLower(training.getRoot(missing), missing.length);
-    const infer = (person) => this.members[0].infer(person, null);
-    const added = new Float64Array(this.model.patterns);
-    const [reduced, complete] = [[[], []], [[], []]];
-    for (let n = 0; n < count; n++) {
-      const deviations = this.drawnPeople.slice(n * size, (n + 1) * size);
-      [deviations.map((value) => value + CONTROL_MEAN), deviations.map((value, r) => value + training.mean[r])].forEach((person, group) => {
-        complete[group].push(infer(person));
-        reduced[group].push(infer(training.fill(person, missing)));
-      });
-      const drawn = training.fill(deviations.map((value, r) => value + training.mean[r]), missing);
-      missing.forEach((region, j) => {
-        for (let i = j; i < missing.length; i++) drawn[region] += noise[n * size + missing[i]] * inverse[i * missing.length + j];
-      });
-      infer(drawn).forEach((value, m) => { added[m] += (value - reduced[1][n][m]) ** 2 / count; });
+    const inferGroups = (groups) => members.map((member) => groups.map((people) => people.map((person) => member.infer(person, null))));
+    if (!this.drawnPeople) {
+      const deviations = multiply(noise, invertLower(factorise(training.precision, size), size), count, size, size);
+      this.drawnPeople = [() => CONTROL_MEAN, (r) => training.mean[r]].map((centre) =>
+        Array.from({ length: count }, (_, n) => deviations.slice(n * size, (n + 1) * size).map((value, r) => value + centre(r))));
+      this.complete = inferGroups(this.drawnPeople);
     }
-    return { added, maps: fitIndexMap(reduced, complete, [...added.keys()]) };
+    const filled = this.drawnPeople.map((people) => people.map((person) => training.fill(person, missing)));
+    const reduced = inferGroups(filled);
+    const inverse = invertLower(training.getRoot(missing), missing.length);
+    const added = new Float64Array(this.model.patterns);
+    filled[1].forEach((person, n) => {
+      missing.forEach((region, j) => {
+        for (let i = j; i < missing.length; i++) person[region] += noise[n * size + missing[i]] * inverse[i * missing.length + j];
+      });
+      members[0].infer(person, null).forEach((value, m) => { added[m] += (value - reduced[0][1][n][m]) ** 2 / count; });
+    });
+    return { added, maps: reduced.map((own, k) => fitIndexMap(own, this.complete[k], [...added.keys()])) };
   }
 
   // R-indices, their variance among members, and the variance that missing regions add.
@@ -313,7 +313,7 @@ class Consensus {
     const indices = new Float64Array(patterns);
     const variance = new Float64Array(patterns);
     for (let m = 0; m < patterns; m++) {
-      if (maps) for (const own of all) own[m] = applyIndexMap(maps[m], own[m]);
+      if (maps) all.forEach((own, k) => { own[m] = applyIndexMap(maps[k][m], own[m]); });
       for (const own of all) indices[m] += own[m] / all.length;
       for (const own of all) variance[m] += (own[m] - indices[m]) ** 2 / all.length;
     }
