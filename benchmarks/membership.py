@@ -14,10 +14,11 @@ The attacker has a person's values, covariates and group, 5,000 others of the sa
 A logistic regression of all scores, by group, is trained on studies of seeds 100 and 101, whose people the attacker is
 given, and attacks studies of seeds 900 to 902. The strongest attack is the one of all scores and of the regression that
 does best in the reported studies. People who did not take part are of seed 1300: half of them are trained on, the
-others are reported. Also: c-index of their severities, by the owner's and the published file; coverage of intervals;
-and how well people with five regions shifted by 3 standard deviations of (adjusted) controls are told from others.
-Steps of rounding were chosen on seeds 100 and 101. The part ``choice`` shows other steps there. ``--models`` keeps
-fitted models; rows of the report in the JSON are not measured again. Writes ``results/membership.json`` and ``.md``.
+others are reported. Also: c-index of their severities, by the owner's and the published file; width of intervals; and
+how well people with five regions shifted by 3 standard deviations of (adjusted) controls are told from others. Steps of
+rounding and the factor of the card's estimate were chosen on studies of seeds 100 and 101, with people of seed 1300 as
+those who did not take part. The part ``choice`` shows other steps there. ``--models`` keeps fitted models; rows of the
+report in the JSON are not measured again. Writes ``results/membership.json`` and ``.md``.
 """
 
 import argparse
