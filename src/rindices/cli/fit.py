@@ -229,9 +229,15 @@ def _print_result(
             ("seconds", f"{seconds:g}"),
             ("written", f"{out}: {', '.join(tables)}, selection.json, study.toml"),
             ("report", page or ""),
+            ("for you", f"model.safetensors tells who took part; {_describe_publishing(model, out)}"),
             ("of people", "people.npz, report_with_ids.html: keep them at home" if people.exists() else ""),
         ]
     )
+
+
+def _describe_publishing(model: "FittedModel", out: Path) -> str:
+    has_curves = model.card.recipe is not None and model.card.recipe.name == "default"
+    return f"to pass it on: rindices model publish {out} --out FILE" if has_curves else "keep it to yourself"
 
 
 def _describe_reference(reference: "ReferenceRecord | None") -> str:

@@ -1,4 +1,4 @@
-"""``rindices model``: show, import and export models."""
+"""``rindices model``: show, import, export and publish models."""
 
 import json
 from pathlib import Path
@@ -8,12 +8,15 @@ import typer
 
 from rindices.cli.console import print_facts, print_json, print_result, split_option
 from rindices.cli.options import Json
-from rindices.errors import format_count, join_names
+from rindices.errors import ModelError, format_count, join_names
 from rindices.wording import FEATURE_UNIT, get_wording
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
     from rindices.model.records import ModelCard
+
+MIN_REFERENCE_WEIGHT = 0.5
+"""Weight of a reference in the fit, from which on its correlations are published in place of those of the study."""
 
 app = typer.Typer(no_args_is_help=True, help="What a model needs and holds.")
 
@@ -112,6 +115,45 @@ def export(
     print_result(as_json, result, text, err=True)
 
 
+@app.command("publish", epilog="Example: rindices model publish results --out model_to_share.safetensors")
+def publish(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="The folder that rindices fit wrote.")],
+    out: Annotated[Path, typer.Option(help="The model to write, .safetensors.")],
+    as_json: Json = False,
+) -> None:
+    """Write a model for passing on, which says little about who took part; the table of the study is read again."""
+    import numpy as np
+
+    from rindices.cli.fit import load_study, read_study_table
+    from rindices.model.fitted import load
+    from rindices.share.publish import publish_model
+    from rindices.study.preflight import read_reference
+    from rindices.study.study import Study, StudyPeople
+
+    path, study_file = results / "model.safetensors", results / "study.toml"
+    if out.suffix != ".safetensors" or out.resolve() == path.resolve() or not out.absolute().parent.is_dir():
+        raise typer.BadParameter("give a new .safetensors file in an existing folder", param_hint="--out")
+    if not path.exists() or not study_file.exists():
+        raise typer.BadParameter(f"{results} has no model.safetensors and study.toml: give a folder of rindices fit")
+    model, (config, folder) = load(path), load_study([study_file], {}, {}, {})
+    cohort, _, config = read_study_table(config, folder)
+    if cohort.fingerprint() != model.card.fingerprint:
+        raise ModelError(f"the table of {study_file} has changed since the model was fitted: fit again.")
+    reference = model.card.reference
+    study = Study(cohort, config, read_reference(config.data, folder))
+    people = StudyPeople(study, config.model)
+    if people.seen is None or len(model.pipelines) != len(model.heads):
+        raise ModelError("only models of recipe default can be published: fit with it, or keep the file to yourself.")
+    means = np.array([pipeline.standardiser.mean for pipeline in people.pipelines])
+    numbers = [int(np.abs(means - each.standardiser.mean).sum(axis=1).argmin()) for each in model.pipelines]
+    is_used = reference is not None and reference.weight >= MIN_REFERENCE_WEIGHT
+    published = publish_model(model, people.cohort, people.seen[numbers], study.reference if is_used else None)
+    published.save(out)
+    assert published.card.membership is not None
+    facts = {"out": str(out), "membership_auc": published.card.membership.auc, "reference": is_used}
+    print_result(as_json, facts, f"{out}: {_describe_privacy(published.card)}", err=True)
+
+
 def _make_json(model: "FittedModel") -> dict[str, object]:
     """Return what ``show --json`` prints: what the model needs, then its card in the order of the file."""
     from rindices.model.file import SCHEMA_VERSION
@@ -157,6 +199,7 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
         *((pattern.name, f"{say.reproduction(pattern)}; {say.separation(pattern)}") for pattern in facts.patterns),
         ("recipe", _describe_recipe(card)),
         ("reference", _describe_reference(card)),
+        ("privacy", _describe_privacy(card)),
         ("made by", f"rindices {card.rindices_version}"),
         ("licence", card.licence),
         ("cite", card.citation),
@@ -167,7 +210,7 @@ def _list_card_facts(model: "FittedModel") -> dict[str, str]:
     """Return the facts of the model card by the names of its template."""
     facts = dict(_list_facts(model))
     reproduced = [f"{name}: {facts[name]}" for name in model.index_names if name in facts]
-    return {name: facts[name] for name in ("covariates", "agreement", "recipe", "unusual")} | {
+    return {name: facts[name] for name in ("covariates", "agreement", "recipe", "unusual", "privacy")} | {
         "adjustment": facts["adjusted for"],
         "trained_on": facts["trained on"],
         "reproduction": ". ".join(reproduced),
@@ -196,6 +239,17 @@ def _describe_reference(card: "ModelCard") -> str:
         return ""
     people = f"{format_count(reference.people, 'person', 'people')} of {format_count(reference.sites, 'site')}"
     return f"{reference.name}, {people}, weight {reference.weight:g}"
+
+
+def _describe_privacy(card: "ModelCard") -> str:
+    """Return how well the file tells who took part; empty for imported models, of whose people nothing is known."""
+    if card.membership is not None:
+        return f"for passing on; it tells who took part with an AUC of about {card.membership.auc:.2f} (0.5 is chance)"
+    return (
+        "for its owner: it tells who took part; rindices model publish writes one to pass on"
+        if card.fingerprint
+        else ""
+    )
 
 
 def _describe_recipe(card: "ModelCard") -> str:

@@ -20,7 +20,8 @@ from rindices.preprocess.standardise import shrink_covariance, shrink_normal_cov
 
 REFERENCE_WEIGHTS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
 """Weights of the reference that are compared."""
-_REFERENCE_SHRINKAGE = 0.1  # weight of the identity in the correlations of the reference
+REFERENCE_SHRINKAGE = 0.1
+"""Weight of the identity in the correlations of the reference."""
 _N_FOLDS = 5
 _RIDGE = 1e-9  # share of the mean variance; keeps the covariance invertible where a region is constant
 
@@ -44,7 +45,7 @@ class ReferenceTarget(NamedTuple):
         """
         if reference is None:
             return None
-        correlation = (1.0 - _REFERENCE_SHRINKAGE) * reference + _REFERENCE_SHRINKAGE * np.eye(len(reference))
+        correlation = (1.0 - REFERENCE_SHRINKAGE) * reference + REFERENCE_SHRINKAGE * np.eye(len(reference))
         targets = [cls(correlation, weight) for weight in REFERENCE_WEIGHTS]
         folds = np.arange(len(people)) % min(_N_FOLDS, len(people) // 2)
         likelihoods = np.zeros(len(targets))

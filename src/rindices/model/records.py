@@ -392,6 +392,12 @@ class ReferenceRecord(Record):
     weight: float
 
 
+class MembershipRecord(Record):
+    """How well a published file tells who took part: the area under the curve of an attack on it, 0.5 for chance."""
+
+    auc: float
+
+
 class ModelCard(Record):
     """What a model file says about its model beside what it needs to be applied.
 
@@ -400,7 +406,7 @@ class ModelCard(Record):
     covariate_ranges: lowest and highest value of each numeric covariate among the training people; trained_on: number
     of people, controls and patients, and of scans if these are more; pattern_scale: scale of each consensus pattern
     against that of single members; interval_over: what the standard errors of the patterns vary over;
-    severity_correlation: of an imported model.
+    severity_correlation: of an imported model; membership: of a file that ``rindices model publish`` wrote.
     """
 
     unit: str = "unknown"
@@ -428,6 +434,7 @@ class ModelCard(Record):
     severity_correlation: tuple[tuple[float, ...], ...] | None = field(default=None, metadata=OMIT_EMPTY)
     name: str = field(default="", metadata=OMIT_EMPTY)
     licence: str = field(default="", metadata=OMIT_EMPTY)
+    membership: MembershipRecord | None = field(default=None, metadata=OMIT_EMPTY)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; some keys are written even while they are empty."""

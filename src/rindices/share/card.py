@@ -21,7 +21,7 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
     """Return the card of a model.
 
     facts: descriptions of ``covariates``, ``adjustment``, ``sites``, ``recipe``, ``trained_on``, ``agreement``,
-    ``reproduction``, ``intervals`` and ``unusual``. Returns Markdown.
+    ``reproduction``, ``intervals``, ``unusual`` and ``privacy``. Returns Markdown.
     """
     card = model.card
     names = model.index_names
