@@ -2,7 +2,10 @@
 
 import json
 import re
+import subprocess
+import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -126,3 +129,56 @@ def test_site_follows_no_link_and_believes_no_forged_end(tmp_path: Path, monkeyp
     state = json.loads((exchange / "run.json").read_text())
     (exchange / "run.json").write_text(json.dumps(state | {"state": "done"}))
     assert run("site", *words, "--key", tmp_path / "a.key")[0] == 3
+
+
+def test_three_sites_mask_their_sums(tmp_path: Path) -> None:
+    """Processes of three sites that accepted each other, of which one is killed; the centre asks with masks unasked."""
+    exchange, names = tmp_path / "exchange", ("site-0", "site-1", "site-2")
+    (tmp_path / "study.toml").write_text(STUDY)
+    cohorts, words, prints = split_cohort(simulate_people(), 3), {}, {}
+    for name in names:
+        (tmp_path / name).mkdir()
+        private = ["--private", tmp_path / name / "private", "--poll", 0.05]
+        words[name] = [*write_tables(tmp_path / name, cohorts[name]), "--exchange", exchange, "--name", name, *private]
+        prints[name] = json.loads(run("site", *words[name], "--wait", 0, "--json")[1])["fingerprint"]
+
+    def start_site(name: str) -> "subprocess.Popen[bytes]":
+        others = ",".join(each for other, each in prints.items() if other != name)
+        command = ["site", *words[name], "--wait", 300, "--accept", others]
+        program = [sys.executable, "-c", "from rindices.cli.main import run; run()"]
+        return subprocess.Popen([*program, *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def kill_and_restart(process: "subprocess.Popen[bytes]") -> None:
+        while not list((exchange / "answers").glob("*/site-2/0003.json")):
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        processes.append(start_site("site-2"))
+
+    processes = [start_site(name) for name in names]
+    killer = threading.Thread(target=kill_and_restart, args=(processes[2],))
+    killer.start()
+    centre = ["--exchange", exchange, "--sites", 3, "--out", tmp_path / "out", "--poll", 0.05, "--wait", 300, "--json"]
+    code, text = run("federate", tmp_path / "study.toml", *centre)
+    assert code == 0
+    killer.join()
+    assert [process.wait(100) for process in processes] == [0, 0, -9, 0]
+    assert (json.loads(text)["controls"], json.loads(text)["patients"]) == (150, 200)
+    model = FittedModel.load(exchange / "model.safetensors")
+    assert model.preprocessing.harmoniser is not None
+    assert model.preprocessing.harmoniser.sites == ()  # sites keep their effects
+    log = pd.read_csv(tmp_path / "site-2" / "private" / "log.tsv", sep="\t")
+    assert set(log["people"][log["kind"] != "describe"]) == {"masked"}
+    own = pd.read_csv(tmp_path / "site-1" / "private" / "r_indices.tsv", sep="\t")
+    people = cohorts["site-1"]
+    tables = write_tables(tmp_path, replace(people, people=people.people.assign(hospital="site-1")))
+    words_of_apply = [exchange / "model.safetensors", *tables[:5], "--site", "hospital", "--new-sites", "controls"]
+    assert run("apply", *words_of_apply, "--out", tmp_path / "r.tsv")[0] == 0
+    everyone = pd.read_csv(tmp_path / "r.tsv", sep="\t")
+    assert (own["r1"] - everyone["r1"]).abs().max() < 0.3  # by one member each, and by both
+
+
+def test_a_site_that_left_is_named_with_its_round(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY)
+    words = ["--exchange", tmp_path, "--sites", 3, "--out", tmp_path / "out", "--wait", 0]
+    assert run("federate", tmp_path / "study.toml", *words, "--left", "site-2")[0] == 2

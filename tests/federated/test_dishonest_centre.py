@@ -292,7 +292,7 @@ def test_a_likelihood_of_other_people_is_refused() -> None:
 
 
 def test_nearly_equal_steps_of_a_curve_are_not_refused() -> None:
-    """What is not protected, and docs/federated.md says so: two steep curves differ in the people between them."""
+    """What is not protected without masks, as docs/federated.md says: two steep curves differ in those between them."""
     site = Site("a", simulate_people())
     people, sums = prepare(site.cohort), []
     values = np.sort(people[site.cohort.is_patient, 0])
@@ -305,7 +305,7 @@ def test_nearly_equal_steps_of_a_curve_are_not_refused() -> None:
 
 
 def test_allowed_windows_can_be_combined_to_narrow_ones() -> None:
-    """What is not protected, and docs/federated.md says so: wide windows on a grid give a narrow one at the edge."""
+    """What is not protected without masks, as docs/federated.md says: wide windows on a grid give a narrow one."""
     site = Site("a", simulate_people())
     people = prepare(site.cohort)
     values = people[site.cohort.is_patient, 0]

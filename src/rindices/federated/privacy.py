@@ -13,6 +13,9 @@ weights w to people, which must not be those of few: (sum |w|)^2 / sum w^2 is at
 of a small set. This is a hurdle and no proof: weights that are nearly equal can differ in one person. The sums of
 curves have no such rule, as honest ones can be mainly over one patient: late steps of rare patterns.
 
+Under masks (`rindices.federated.masks`), sets are those of all sites together, and a site computes each request itself
+(`rindices.federated.site_service`), so that there are no other parameters to look at.
+
 All rules look at everything that the site has ever answered: a ledger at the site, which never leaves it, keeps it.
 People are known to it by a keyed hash of their values, so that other ids do not make other people.
 

@@ -150,7 +150,7 @@ class SiteService:
         if run is None or self.site.name not in run.get("sites", ()):
             return None
         others = len(run["sites"]) - 1
-        if get_study(run).get("masked"):
+        if _get_study(run).get("masked"):
             if key is not None and len(key.accepted) < others:
                 raise WaitingError(
                     f"{others} other sites take part: compare their fingerprints by telephone, then accept each "
@@ -164,13 +164,13 @@ class SiteService:
 
     def _is_masked(self) -> bool:
         run = self._read_run()
-        return run is not None and bool(get_study(run).get("masked"))
+        return run is not None and bool(_get_study(run).get("masked"))
 
     def _repeat_study(self) -> None:
         """Take part in a run under masks, and compute each request of the centre here, too."""
         run = self._read_run()
         if run is not None and self.site.key is not None:
-            study, self._run = get_study(run), str(run["run"])
+            study, self._run = _get_study(run), str(run["run"])
             self.site.bind_study(study)
             run_federated_study(self, FederatedSettings.from_dict(study, self.site.key.left))
 
@@ -214,7 +214,7 @@ class SiteService:
             if "refused" in answer.facts:
                 reason = exchange_folder.make_printable(answer.facts["refused"])
                 raise RefusedError(f"{site} refuses round {request.round}: {reason}")
-            if site != self.site.name and secure.is_masked(request):
+            if secure.is_masked(request):
                 code, key = get_signature(header.get("codes"), self.site.name), self._derive_key(request, site)
                 if not is_signed(content, code, key, "answer", self._run, site, request.round):
                     raise ExchangeError(f"the answer of {site} in round {request.round} is not its own: it is forged.")
@@ -222,7 +222,7 @@ class SiteService:
         return answers
 
     def _derive_key(self, request: Request, other: str) -> bytes | None:
-        """Return the key for codes that this site and another one share."""
+        """Return the key for codes that this site and another one, or itself, share."""
         assert self.site.key is not None
         return self.site.key.derive_key(request.settings["sites"][other]["key"], b"codes")
 
@@ -248,7 +248,7 @@ class SiteService:
         codes = {}
         if secure.MASKED in answer.arrays:
             request = Request.decode(request_file.read_content(header))
-            keys = {other: self._derive_key(request, other) for other in secure.list_sites(request) if other != site}
+            keys = {other: self._derive_key(request, other) for other in secure.list_sites(request)}
             codes = {other: sign_message(sent, key, "answer", run, site, number) for other, key in keys.items()}
         signature = sign_message(sent, self.key, "answer", run, site, number)
         answer_file.write(sent, {**answered, "site": site, "signed": signature, "codes": codes})
@@ -290,7 +290,7 @@ class SiteService:
             return Answer(name, kind, number, answered["request"], {}, {}, {"refused": str(error)})
 
 
-def get_study(run: Mapping[str, Any]) -> dict[str, Any]:
+def _get_study(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a run that sites repeat; empty if it has none."""
     study = run.get("study")
     return study if isinstance(study, dict) else {}
@@ -349,4 +349,4 @@ def append_to_log(path: Path, run: str, answer: Answer) -> str:
     lines.append("\t".join(str(value).replace("\t", " ").replace("\n", " ") for value in fields))
     with path.open("a", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
-    return leaves if refused else f"sums over {people} people".replace("sums over masked people", "masked sums")
+    return leaves if refused else "masked sums" if people == "masked" else f"sums over {people} people"
