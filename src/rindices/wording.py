@@ -5,7 +5,9 @@ model have the unit `FEATURE_UNIT`. Only texts of the package are reworded, neve
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping
+from importlib.resources import files
 
 FEATURE_UNIT = "any"
 """Unit of tables whose columns are features of any kind, each in a unit of its own."""
@@ -48,6 +50,12 @@ def reword(text: str) -> str:
 def get_wording(unit: str | None) -> Wording:
     """Return the function that words texts for tables of a unit: `reword`, or one that leaves texts as they are."""
     return reword if unit == FEATURE_UNIT else str
+
+
+def load_columns(table: str) -> dict[str, str]:
+    """Return the columns of a table that the package writes, in their order, and what they hold."""
+    columns: dict[str, str] = tomllib.loads((files("rindices") / "columns.toml").read_text("utf-8"))[table]
+    return columns
 
 
 def reword_descriptions(descriptions: Mapping[str, str], unit: str) -> dict[str, str]:
