@@ -11,31 +11,8 @@ from importlib.resources import files
 
 FEATURE_UNIT = "any"
 """Unit of tables whose columns are features of any kind, each in a unit of its own."""
-_PHRASES = (
-    ("brain regions", "features"),
-    ("changes the brain", "changes the body"),
-    ("spares the brain", "spares the body"),
-    ("Age, sex and head size change volumes", "Age, sex and body size change many features"),
-    ("age, sex and head size", "age, sex and body size"),
-    ("Measures and head size", "Measures"),
-    ("logarithms (head size as its logarithm, too)", "logarithms"),
-    ("smaller structures, other tissue, function", "other organs, other markers, function"),
-    ("diagnosed and scanned", "diagnosed and measured"),
-    ("Another scanner,", "Another device,"),
-    ("a scanner", "a device"),
-    ("one scan ", "one measurement "),
-    ("scans", "measurements"),
-    ("scan", "measurement"),
-    ("all volumes are", "all values are"),
-    ("volumes", "values"),
-    ("volume", "value"),
-    ("regions", "features"),
-    ("region", "feature"),
-    ("Regions", "Features"),
-    ("Region", "Feature"),
-)
-_PATTERN = re.compile("|".join(rf"(?<!\w){re.escape(phrase)}(?!\w)" for phrase, _ in _PHRASES))
-_REPLACEMENTS = dict(_PHRASES)
+_REPLACEMENTS: dict[str, str] = tomllib.loads((files("rindices") / "wording.toml").read_text("utf-8"))
+_PATTERN = re.compile("|".join(rf"(?<!\w){re.escape(phrase)}(?!\w)" for phrase in _REPLACEMENTS))
 _TEMPLATE_CODE = re.compile(r"({{.*?}}|{%.*?%})", re.DOTALL)
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 
