@@ -15,7 +15,7 @@ from rindices.tables.io.frames import MemoryTable, to_text
 from rindices.tables.layout import formats
 from rindices.tables.layout.formats import Layout
 from rindices.tables.table import NO_COLUMN, ColumnRoles, Table, read_participants, report_inexact_matches
-from rindices.tables.validation import groups
+from rindices.tables.validation import groups, ids
 from rindices.tables.validation.groups import fold_case
 from rindices.tables.validation.missing_codes import find_missing_codes, looks_like_code
 from rindices.tables.validation.values import as_numbers
@@ -48,7 +48,7 @@ class JoinedParticipants:
     frame: pd.DataFrame
     unmatched: BoolArray
     findings: Findings
-    participants: Table | None = None
+    participants: "ParticipantTable | None" = None
     rows: IntArray | None = None
     icv_where: str = ""
 
@@ -60,7 +60,7 @@ class JoinedParticipants:
         """Return the ids as the participants spell them, where a person has a row there."""
         if self.rows is None or self.participants is None:
             return self.ids
-        names = self.participants.ids
+        names = self.participants.table.ids
         return [names[row] if row >= 0 else name for row, name in zip(self.rows, self.ids, strict=True)]
 
     def find(self, name: str | None) -> str | None:
@@ -77,12 +77,27 @@ class JoinedParticipants:
         return column
 
 
+class ParticipantTable:
+    """A table of participants, to be joined to a table of regions or to its chunks."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = replace(table, frame=table.frame.reset_index(drop=True))
+        self.id_matcher = ids.IdMatcher(table.ids)
+        self._rows: dict[bool, dict[str, int]] = {}
+
+    def get_rows(self, with_session: bool) -> dict[str, int]:
+        """Return the row of each person, or of each session of a person, by its key."""
+        if with_session not in self._rows:
+            self._rows[with_session] = {key: row for row, key in enumerate(self.table.keys(with_session))}
+        return self._rows[with_session]
+
+
 def join_participants(
     table: Table,
     path: Path | MemoryTable | None,
     roles: ColumnRoles,
     findings: Findings,
-    participants: Table | None = None,
+    participants: ParticipantTable | None = None,
 ) -> JoinedParticipants:
     """Join participants to the rows of a table by id and, if both tables have it, session.
 
@@ -93,15 +108,15 @@ def join_participants(
     if path is None:
         return JoinedParticipants(table.ids, columns, np.zeros(len(columns), dtype=bool), findings.at(table.where))
     is_first = participants is None
-    participants = participants or read_participants(path, roles, table.ids, findings)
+    participants = participants or ParticipantTable(read_participants(path, roles, table.ids, findings))
     rows = _match_participants(table, participants, findings, is_first)
-    unused = len(participants.ids) - len(set(rows[rows >= 0]))
-    where = participants.where
+    unused = len(participants.table.ids) - len(set(rows[rows >= 0]))
+    where = participants.table.where
     findings = findings.at(where)
     if unused and is_first:
         what = f"{format_count(unused, 'participant is', 'participants are')} not in {table.where}"
         findings.note(ProblemCode.UNUSED_PARTICIPANTS, what)
-    joined = participants.frame.reindex(rows).reset_index(drop=True)
+    joined = participants.table.frame.reindex(rows).reset_index(drop=True)
     _warn_contradictions(table, columns, joined, findings)
     frame = pd.concat([joined, columns[[name for name in columns if name not in joined]]], axis=1)
     icv_where = table.where if table.layout.icv is not None else where
@@ -120,9 +135,10 @@ def _warn_contradictions(table: Table, columns: pd.DataFrame, joined: pd.DataFra
             findings.warn(ProblemCode.CONTRADICTORY_COLUMNS, what, cure, subject=name, offenders=offenders)
 
 
-def _match_participants(table: Table, people: Table, findings: Findings, is_first: bool) -> IntArray:
+def _match_participants(table: Table, participants: ParticipantTable, findings: Findings, is_first: bool) -> IntArray:
     """Return for each row of the table (N,) the row of its participant, -1 without one."""
-    findings, matches = findings.at(people.where), people.id_matcher.match(table.ids)
+    people = participants.table
+    findings, matches = findings.at(people.where), participants.id_matcher.match(table.ids)
     report_inexact_matches(matches, table.where, people.where, findings)
     if not matches.pairs and is_first:
         what = f"none of the ids of {table.where} is in {people.where}"
@@ -130,7 +146,7 @@ def _match_participants(table: Table, people: Table, findings: Findings, is_firs
         listing = f"{join_names(table.ids, 2)} against {join_names(people.ids, 2)}"
         findings.fatal(ProblemCode.NO_COMMON_IDS, what, cure, offenders=table.ids, listing=listing)
     with_session = table.sessions is not None and people.sessions is not None
-    rows = people.rows_by_session if with_session else people.rows_by_id
+    rows = participants.get_rows(with_session)
     if not with_session and len(rows) < len(people.ids):
         what = f"{people.where} has several sessions a person, {table.where} does not say which was measured"
         findings.fatal(ProblemCode.SESSION_UNCLEAR, what, "Add session_id to the table of volumes")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import partial, reduce
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -89,21 +89,6 @@ class Table:
             return ids
         sessions = map(id_rules.normalise_session, self.sessions)
         return [f"{name} {session}" for name, session in zip(ids, sessions, strict=True)]
-
-    @cached_property
-    def rows_by_id(self) -> dict[str, int]:
-        """The last row of each id."""
-        return {name: row for row, name in enumerate(self.ids)}
-
-    @cached_property
-    def rows_by_session(self) -> dict[str, int]:
-        """The row of each session of a person, by its key."""
-        return {key: row for row, key in enumerate(self.keys())}
-
-    @cached_property
-    def id_matcher(self) -> id_rules.IdMatcher:
-        """Matches ids of another table, or of its chunks, with those of this one."""
-        return id_rules.IdMatcher(self.ids)
 
 
 def take_people(value: Any, mask: BoolArray) -> Any:
@@ -380,8 +365,9 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
         kind = OffenderKind.REGION
         findings.fatal(ProblemCode.DUPLICATE_REGIONS, what, cure, offenders=same, offender_kind=kind)
     with_session = left.sessions is not None and right.sessions is not None
-    matches, row_of_key = right.id_matcher.match(left.ids), right.rows_by_session if with_session else right.rows_by_id
+    matches = id_rules.match_ids(left.ids, right.ids)
     report_inexact_matches(matches, left.where, right.where, findings)
+    row_of_key = {key: row for row, key in enumerate(right.keys(with_session))}
     keys = left.keys(with_session, [matches.pairs.get(name, "") for name in left.ids])
     rows = np.array([row_of_key.get(key, -1) for key in keys], dtype=np.intp)
     lacking = list(compress(left.ids, rows < 0))

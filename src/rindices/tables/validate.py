@@ -26,6 +26,7 @@ from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, check_visit
 from rindices.tables.io.frames import MemoryTable
 from rindices.tables.layout import formats
 from rindices.tables.layout.formats import holds_features, select_columns
+from rindices.tables.participants import ParticipantTable
 from rindices.tables.regions import OnMissing, UnfilteredCohort
 from rindices.tables.table import NO_COLUMN, ColumnRoles, Table, find_id_columns, read_region_tables
 from rindices.tables.validation import values
@@ -86,7 +87,7 @@ class ValidationResult:
     units: dict[str, str] = field(default_factory=dict)
     kinds: dict[str, str] | None = None
     region_names: tuple[str, ...] = ()
-    participants: Table | None = None
+    participants: ParticipantTable | None = None
     keys: tuple[str, ...] = ()
     rows: int = 0
     left_out: int = 0
@@ -113,7 +114,7 @@ class KnownSchema:
     table: Table
     unit: Unit | None = None
     kinds: Mapping[str, bool] = field(default_factory=dict)
-    participants: Table | None = None
+    participants: ParticipantTable | None = None
 
 
 def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> ValidationResult:
