@@ -46,15 +46,13 @@ def make_state(people: int, regions: int, patterns: int, members: int, cap: int 
     return make_training_state(plan.members, plan, x, y)
 
 
-@torch.inference_mode()
 def time_step(state: TrainingState, budget: float) -> float:
     """Return the minimum processor time of one step, including its batch."""
     best, end = float("inf"), time.monotonic() + budget
     taken = 0
     while taken < 3 or time.monotonic() < end:
         start = time.process_time()
-        state.batches.fill(state.work.people, state.stack.streams)
-        train.take_step(state.stack, state.work)
+        train.run_steps(state, 1)
         best, taken = min(best, time.process_time() - start), taken + 1
     return best
 
@@ -67,6 +65,8 @@ def iterate_tensors(value: object, depth: int = 0) -> Iterable[Tensor]:
         items: Iterable[object] = ()
         if isinstance(value, (tuple, list)):
             items = value
+        elif isinstance(value, dict):
+            items = value.values()
         elif hasattr(value, "__dict__"):
             items = vars(value).values()
         for item in items:
@@ -74,8 +74,8 @@ def iterate_tensors(value: object, depth: int = 0) -> Iterable[Tensor]:
 
 
 def measure_memory_mb(state: TrainingState) -> float:
-    """Return the memory of weights, moments, buffers and people, each counted once."""
-    parts = iterate_tensors([state.stack, state.work, state.batches.table, state.batches.orders])
+    """Return the memory of weights, moments and people, each counted once."""
+    parts = iterate_tensors([state.stack, state.batches.table, state.batches.orders])
     sizes = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in parts}
     return sum(sizes.values()) / 1e6
 
@@ -87,7 +87,7 @@ def measure_growth(name: str, budget: float) -> dict[str, Any]:
     for value in values:
         state = make_state(**(BASE | {axis: value, "cap": cap}))
         cost = time_step(state, budget)
-        rows.append({axis: value, "batch": state.work.batch, "ms": 1e3 * cost, "mb": measure_memory_mb(state)})
+        rows.append({axis: value, "batch": state.batches.batch, "ms": 1e3 * cost, "mb": measure_memory_mb(state)})
         print(name, rows[-1], file=sys.stderr, flush=True)
     return {"growth": name, "axis": axis, "rows": rows} | fit_exponents(axis, rows)
 

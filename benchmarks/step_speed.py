@@ -68,8 +68,8 @@ def make_buffer(tensor: Tensor) -> Tensor:
 def record_products(state: TrainingState) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Return operands and result of each product of a step, in new buffers."""
     log = ProductRecorder(len(state.stack.members))
-    with log, torch.no_grad():
-        train.take_step(state.stack, state.work)
+    with log:
+        train.run_steps(state, 1)
     buffers = [(make_buffer(left), make_buffer(right)) for left, right in log.seen]
     return [(left, right, torch.bmm(left, right)) for left, right in buffers]
 
@@ -80,15 +80,8 @@ def run_products(state: TrainingState, steps: int) -> None:
             torch.bmm(left, right, out=out)
 
 
-@torch.inference_mode()
-def run_steps(state: TrainingState, steps: int) -> None:
-    for _ in range(steps):
-        state.batches.fill(state.work.people, state.stack.streams)
-        train.take_step(state.stack, state.work)
-
-
 def make_burst(
-    run: Callable[[TrainingState, int], None],
+    run: Callable[..., object],
     states: list[TrainingState],
     steps: int,
     pool: ThreadPoolExecutor | None,
@@ -142,8 +135,8 @@ def measure_row(threads: int, members: int, stack: int, rounds: int, folder: Pat
     used_pool = pool if threads > 1 and len(states) > 1 else None
     bursts = {
         "bare": make_burst(run_products, states, steps, used_pool),
-        "ours": make_burst(run_steps, states, steps, used_pool),
-        "upstream": upstream_burst(folder, states[0].work.batch, 1),
+        "ours": make_burst(train.run_steps, states, steps, used_pool),
+        "upstream": upstream_burst(folder, states[0].batches.batch, 1),
     }
     best = measure_minimum(bursts, rounds, time.process_time if threads == 1 else time.perf_counter)
     pool.shutdown()

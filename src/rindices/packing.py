@@ -90,18 +90,15 @@ class ArrayPacker:
 
     def pack(self) -> PackedArrays:
         """Return all arrays for a page."""
-        return PackedArrays(arrays=self._arrays, bytes=encode_bytes(b"".join(self._parts)))
+        return PackedArrays(
+            arrays=self._arrays, bytes=base64.b64encode(zlib.compress(b"".join(self._parts), 9)).decode()
+        )
 
 
 def _find_prefix(first: str, second: str) -> str:
     """Return the characters with which both texts begin."""
     equal = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
     return "".join(pair[0] for pair in equal)
-
-
-def encode_bytes(content: bytes) -> str:
-    """Return bytes, compressed by zlib, in base 64."""
-    return base64.b64encode(zlib.compress(content, 9)).decode()
 
 
 def read_decoder() -> str:

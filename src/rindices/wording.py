@@ -5,35 +5,14 @@ model have the unit `FEATURE_UNIT`. Only texts of the package are reworded, neve
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping
+from importlib.resources import files
 
 FEATURE_UNIT = "any"
 """Unit of tables whose columns are features of any kind, each in a unit of its own."""
-_PHRASES = (
-    ("brain regions", "features"),
-    ("changes the brain", "changes the body"),
-    ("spares the brain", "spares the body"),
-    ("Age, sex and head size change volumes", "Age, sex and body size change many features"),
-    ("age, sex and head size", "age, sex and body size"),
-    ("Measures and head size", "Measures"),
-    ("logarithms (head size as its logarithm, too)", "logarithms"),
-    ("smaller structures, other tissue, function", "other organs, other markers, function"),
-    ("diagnosed and scanned", "diagnosed and measured"),
-    ("Another scanner,", "Another device,"),
-    ("a scanner", "a device"),
-    ("one scan ", "one measurement "),
-    ("scans", "measurements"),
-    ("scan", "measurement"),
-    ("all volumes are", "all values are"),
-    ("volumes", "values"),
-    ("volume", "value"),
-    ("regions", "features"),
-    ("region", "feature"),
-    ("Regions", "Features"),
-    ("Region", "Feature"),
-)
-_PATTERN = re.compile("|".join(rf"(?<!\w){re.escape(phrase)}(?!\w)" for phrase, _ in _PHRASES))
-_REPLACEMENTS = dict(_PHRASES)
+_REPLACEMENTS: dict[str, str] = tomllib.loads((files("rindices") / "wording.toml").read_text("utf-8"))
+_PATTERN = re.compile("|".join(rf"(?<!\w){re.escape(phrase)}(?!\w)" for phrase in _REPLACEMENTS))
 _TEMPLATE_CODE = re.compile(r"({{.*?}}|{%.*?%})", re.DOTALL)
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 
@@ -48,6 +27,12 @@ def reword(text: str) -> str:
 def get_wording(unit: str | None) -> Wording:
     """Return the function that words texts for tables of a unit: `reword`, or one that leaves texts as they are."""
     return reword if unit == FEATURE_UNIT else str
+
+
+def load_columns(table: str) -> dict[str, str]:
+    """Return the columns of a table that the package writes, in their order, and what they hold."""
+    columns: dict[str, str] = tomllib.loads((files("rindices") / "columns.toml").read_text("utf-8"))[table]
+    return columns
 
 
 def reword_descriptions(descriptions: Mapping[str, str], unit: str) -> dict[str, str]:

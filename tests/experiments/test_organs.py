@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks.suites.cases import get_suite_tasks
 from benchmarks.suites.oracle import compute_oracle_severities, recover_logs
 from rindices.experiments.reference import (
-    ORGAN_PATTERNS,
+    PATTERNS,
     express_features,
     list_features,
     load_organ_reference,
@@ -30,7 +30,7 @@ def test_features_are_signed_skewed_and_of_different_scales() -> None:
     assert (values.max() < 0).any()
     assert values.std().max() / values.std().min() > 1000
     assert (values.skew() > 1).sum() >= 8
-    assert set(" ".join(ORGAN_PATTERNS).split()) <= {feature.name for feature in list_features()}
+    assert set(" ".join(PATTERNS["organs"]).split()) <= {feature.name for feature in list_features()}
 
 
 def test_patterns_are_written_as_changes_of_features() -> None:

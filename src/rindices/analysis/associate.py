@@ -11,8 +11,9 @@ import rindices.analysis.tidy as tidy
 from rindices._typing import FloatArray
 from rindices.errors import AnalysisError
 from rindices.tables.cohort import GROUP, ID, SESSION
+from rindices.wording import load_columns
 
-COLUMN_DESCRIPTIONS = tidy.load_columns("associations")
+COLUMN_DESCRIPTIONS = load_columns("associations")
 
 
 class _CodedVariable(NamedTuple):

@@ -28,17 +28,18 @@ from rindices.analysis.slopes import (
 from rindices.errors import AnalysisError, Findings, ProblemCode, format_count, join_names
 from rindices.tables.cohort import GROUP, ID
 from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.wording import load_columns
 
 _MIN_GROUP_SIZE = 3
 EVERYONE = "all"
-GROUP_COLUMNS = tidy.load_columns("change_groups")
-TRIAL_COLUMNS = tidy.load_columns("change_trial")
-RETEST_COLUMNS = tidy.load_columns("change_retest")
+GROUP_COLUMNS = load_columns("change_groups")
+TRIAL_COLUMNS = load_columns("change_trial")
+RETEST_COLUMNS = load_columns("change_retest")
 
 
 def describe_people_columns(names: Iterable[str]) -> dict[str, str]:
     """Return descriptions of the columns of ``change.tsv`` for the R-indices ``names``."""
-    columns = tidy.load_columns("change")
+    columns = load_columns("change")
     described = {name: text for name, text in columns.items() if "{index}" not in name}
     for index in names:
         described |= {

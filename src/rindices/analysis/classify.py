@@ -20,6 +20,7 @@ from rindices.errors import AnalysisError
 from rindices.learners.prepared_people import order_by_values
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
+from rindices.wording import load_columns
 
 PARAM_GRID: tuple[Mapping[str, Any], ...] = (
     {"svc__kernel": ["linear"], "svc__C": [0.001, 0.01, 0.1, 1.0]},
@@ -28,8 +29,8 @@ PARAM_GRID: tuple[Mapping[str, Any], ...] = (
 REGIONS = "regions"
 _N_INNER_FOLDS = 5
 
-COLUMN_DESCRIPTIONS = tidy.load_columns("classification")
-SUMMARY_COLUMN_DESCRIPTIONS = tidy.load_columns("classification_summary")
+COLUMN_DESCRIPTIONS = load_columns("classification")
+SUMMARY_COLUMN_DESCRIPTIONS = load_columns("classification_summary")
 
 
 def classify_patients(

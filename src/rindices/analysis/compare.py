@@ -14,9 +14,10 @@ from rindices._typing import AnyArray, BoolArray, FloatArray
 from rindices.errors import AnalysisError, join_names
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.validation.groups import CONTROL
+from rindices.wording import load_columns
 
 SEVERITY_CUTS = (0.4, 0.7)
-COLUMN_DESCRIPTIONS = tidy.load_columns("regions")
+COLUMN_DESCRIPTIONS = load_columns("regions")
 _BLOCK = 10_000  # columns per step, which limits the memory for voxels
 _SUBGROUP_NAMES = {1: ("low", "high"), 2: ("low", "middle", "high")}
 

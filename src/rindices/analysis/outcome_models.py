@@ -14,9 +14,10 @@ from scipy.special import chdtrc
 from scipy.stats import rankdata
 
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.analysis.tidy import compute_corrected_interval, load_columns, sum_by_group
+from rindices.analysis.tidy import compute_corrected_interval, sum_by_group
 from rindices.errors import AnalysisError
 from rindices.learners.prepared_people import order_by_values
+from rindices.wording import load_columns
 
 NORMAL_QUANTILE = 1.959963984540054
 """Half of a 95 % interval in standard errors."""

@@ -15,9 +15,10 @@ from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.analysis import outcome_models
 from rindices.errors import AnalysisError, Findings, ProblemCode, format_count, join_names
 from rindices.tables.cohort import ID
+from rindices.wording import load_columns
 
-EFFECT_COLUMNS = tidy.load_columns("outcome_effects")
-SURVIVAL_COLUMNS = tidy.load_columns("outcome_survival")
+EFFECT_COLUMNS = load_columns("outcome_effects")
+SURVIVAL_COLUMNS = load_columns("outcome_survival")
 THIRDS = ("low", "middle", "high")
 _MIN_EVENTS_PER_COLUMN = 5
 _NOT_ESTIMABLE = "not estimable: separates people with and without the event, or collinear with other columns"

@@ -8,11 +8,11 @@ import pandas as pd
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from rindices._typing import FloatArray, IntArray
-from rindices.analysis.tidy import load_columns
 from rindices.errors import AnalysisError
 from rindices.model.fitted import FittedModel
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, order_people
+from rindices.wording import load_columns
 
 COLUMN_DESCRIPTIONS = load_columns("halves")
 

@@ -1,9 +1,7 @@
 """Helpers of all statistics: joining tables by id, choosing people, false discovery rates, and tables as files."""
 
 import re
-import tomllib
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +23,6 @@ from rindices.tables.validation.missing_codes import NO_CODES, mask_missing_code
 SMALL_GROUP_SIZE = 20
 """Groups with fewer people get a note."""
 GROUP_CHOICES = {"patients": PATIENT, "controls": CONTROL, "all": None}
-
-
-def load_columns(table: str) -> dict[str, str]:
-    """Return the columns of a table of results, in order, with their descriptions."""
-    columns: dict[str, str] = tomllib.loads((files("rindices.analysis") / "columns.toml").read_text("utf-8"))[table]
-    return columns
 
 
 def find_index_columns(indices: pd.DataFrame) -> list[str]:
@@ -185,12 +177,6 @@ def write_table(table: pd.DataFrame, path: Path, descriptions: dict[str, str], s
 
 def as_records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows as plain values for JSON; missing and infinite numbers become null."""
-    return [{str(name): _to_json_value(value) for name, value in row.items()} for row in table.to_dict("records")]
-
-
-def _to_json_value(value: Any) -> Any:
-    if isinstance(value, float | np.floating):
-        return float(value) if np.isfinite(value) else None
-    if isinstance(value, np.generic):
-        return value.item()
-    return None if value is None or value is pd.NA else value
+    values = table.replace([np.inf, -np.inf], np.nan).astype(object)
+    records: list[dict[str, Any]] = values.where(values.notna(), None).to_dict("records")
+    return records

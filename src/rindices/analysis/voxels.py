@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 import rindices.analysis.compare as compare
 from rindices._typing import FloatArray
 from rindices.analysis.compare import SEVERITY_CUTS, GroupEffects
-from rindices.analysis.tidy import false_discovery_rate, join_by_id, load_columns
+from rindices.analysis.tidy import false_discovery_rate, join_by_id
 from rindices.atomic import write_atomically
 from rindices.errors import AnalysisError, explain_write_errors, join_names
 from rindices.tables.cohort import ID
+from rindices.wording import load_columns
 
 Image = Any
 

@@ -11,16 +11,15 @@ import pandas as pd
 
 from rindices.atomic import atomic_path, write_json
 from rindices.errors import ModelError, describe_os_error
-from rindices.tables.cohort import GROUP, ID, SESSION
+from rindices.tables.cohort import GROUP
 from rindices.tables.io.spreadsheet import protect_texts
-from rindices.wording import get_wording
+from rindices.wording import get_wording, load_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _NO_PYARROW = "writing parquet needs pyarrow: pip install 'rindices[parquet]'."
-_INTERVAL_DESCRIPTION = "{} end of the 90 % interval of {}: of what it would be if severity alone decided it"
 
 
 def write_indices(indices: pd.DataFrame, path: Path, unit: str = "") -> None:
@@ -77,35 +76,15 @@ def _write_data_dictionary(path: Path, columns: Sequence[str], unit: str) -> Non
 
 def describe_columns(columns: Sequence[str], unit: str = "") -> dict[str, dict[str, object]]:
     """Return the data dictionary of columns of R-indices, in the words for the unit of a model."""
-    word = get_wording(unit)
-    texts = {
-        ID: "Participant",
-        SESSION: "Session",
-        GROUP: "Group in training",
-        "information": word("Share of the variance of the least known R-index that the measured regions determine, ")
-        + "from 0 to 1 (nothing is missing)",
-        "unusual": "Share of training people who are less unusual, from 0 (ordinary) to 1 (never seen)",
-        "novel": "Whether the model was not made for such people: unusual well above 0.95, or another reason",
-        "novel_because": word("Why: regions with their distance, covariates out of range, another unit"),
-        "members_behind": "Number of ensemble members, of those that were not trained on this person, whose mean the "
-        "R-indices are; without any, R-indices are empty",
-    }
-    severity = (
-        "Severity of disease pattern {}; 0 is none, 1 the most severe patients. The posterior mean of the severity in "
-        "models of recipe default; in others 0 is the average control, and values below 0 or above 1 occur"
-    )
+    texts, word = load_columns("r_indices"), get_wording(unit)
     if GROUP in columns and "members_behind" not in columns:
-        severity += ". In-sample: all members were fitted to these people, so group differences are overstated"
-    ends = {"low": "Lower", "high": "Upper"}
+        texts["r"] = texts["r_in_sample"]
     descriptions: dict[str, dict[str, object]] = {}
     for name in columns:
         index, _, end = name.partition("_")
-        if name in texts:
-            descriptions[name] = {"Description": texts[name]}
-        elif end in ends:
-            descriptions[name] = {"Description": _INTERVAL_DESCRIPTION.format(ends[end], index), "Units": "arbitrary"}
-        else:
-            descriptions[name] = {"Description": severity.format(name.removeprefix("r")), "Units": "arbitrary"}
+        key = name if name in texts else f"r_{end}" if end in ("low", "high") else "r"
+        text = word(texts[key]).format(index=index, number=index.removeprefix("r"))
+        descriptions[name] = {"Description": text, **({} if key == name else {"Units": "arbitrary"})}
     if GROUP in descriptions:
         descriptions[GROUP]["Levels"] = {"control": "reference group", "patient": "patient"}
     return descriptions

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
     from rindices.tables.validate import TableRequest
 
-EPILOG = "Example: rindices apply model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"
+EXAMPLES = {"apply": "model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"}
 _TRAINING_CODES = parse_codes("no_groups skewed_features group_column_guessed group_column_possible repeated_scans")
 """Notes that matter only for training a model."""
 _SECONDS_BETWEEN_MESSAGES = 10.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rindices.cli.console import print_facts, print_json, print_problems, split_option
-from rindices.cli.options import TABLE, TRAINING, DataOptions, Json, take_table_options
+from rindices.cli.options import TABLE, TRAINING, DataOptions, Json, load_study, take_table_options
 from rindices.errors import ProblemCode, Severity, join_names
 from rindices.wording import FEATURE_UNIT, get_wording
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rindices.study.config import StudyConfig
     from rindices.tables.validate import ValidationResult
 
-EPILOG = "Example: rindices check dlmuse.csv --participants participants.tsv --group diagnosis --controls CN"
+EXAMPLES = {"check": "dlmuse.csv --participants participants.tsv --group diagnosis --controls CN"}
 
 _STOPPING_CODES = {ProblemCode.MISSING_VALUES}
 """Notes of a table that stop fit unless the user says what to do."""
@@ -37,7 +37,6 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Read and validate a table of regional volumes, say what it is and what to fix, and whether fit would run."""
-    from rindices.cli.fit import load_study
     from rindices.study.preflight import resolve_study
 
     study, folder = load_study(tables, data, {"patterns": split_option(patterns), "recipe": recipe}, {})

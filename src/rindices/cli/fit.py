@@ -4,28 +4,29 @@ import signal
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import print_facts, print_json, print_problems, split_option
-from rindices.cli.options import RUN, TRAINING, DataOptions, Json, describe_option, take_table_options
+from rindices.cli.console import print_facts, print_json, print_problems, print_result, split_option
+from rindices.cli.options import RUN, TRAINING, DataOptions, Json, describe_option, load_study, take_table_options
 from rindices.errors import format_count
 from rindices.study.recipes import RECIPES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
-    from rindices.model.records import PatternCountRecord, ReferenceRecord, SelectionRecord, SettingRecord
+    from rindices.model.records import ReferenceRecord, SelectionRecord, SettingRecord
     from rindices.selection.choose import GridPoint
     from rindices.study.config import ModelConfig, StudyConfig
     from rindices.study.exceptions import NoPatternError
     from rindices.tables.cohort import Cohort
 
+_TABLES = (
+    "model.safetensors r_indices.tsv r_indices_visits.tsv patterns.tsv effects.tsv wrong_cells.tsv trajectories.tsv"
+)
 _ONE_INDEX = "none beyond the mean difference; one index along it"
-EPILOG = "Example: rindices fit study.toml --out results, or rindices fit dlmuse.csv --participants ..."
+EXAMPLES = {"fit": "study.toml --out results, or rindices fit dlmuse.csv --participants ...", "report": "results"}
 
 
 @take_table_options("-")
@@ -69,28 +70,6 @@ def fit(
         _print_plan(study, folder, out, as_json)
     else:
         _run_study(study, folder, out, source[0], as_json, not no_report)
-
-
-def load_study(source: list[Path], *sections: "Mapping[str, object]") -> "tuple[StudyConfig, Path]":
-    """Return the study of a file with the options on top, or of options alone."""
-    from rindices.errors import StudyError
-    from rindices.model.normal_reference import MUSE_REFERENCE
-    from rindices.study.config import make_study, merge_options
-
-    options = [{name: value for name, value in section.items() if value not in (None, ())} for section in sections]
-    values: dict[str, dict[str, Any]] = dict(zip(("data", "model", "run"), options, strict=True))
-    for name in ("participants", "reference"):
-        if values["data"].get(name, MUSE_REFERENCE) != MUSE_REFERENCE:
-            values["data"][name] = str(Path(values["data"][name]).absolute())
-    if source[0].suffix == ".toml":
-        if len(source) > 1:
-            raise StudyError("give one study file, or tables, not both.")
-        return make_study(merge_options(source[0], values), source[0].name), source[0].parent
-    values["data"]["volumes"] = [str(path.absolute()) for path in source]
-    try:
-        return make_study(values, "options"), Path()
-    except StudyError as error:
-        raise typer.BadParameter(str(error)) from error
 
 
 def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_json: bool, with_report: bool) -> None:
@@ -202,22 +181,14 @@ def _print_result(
     is_mean_difference = selection.finding == "mean_difference"
     agreement = _format_agreement(chosen.agreement.concordance, *chosen.concordance_interval)
     weight = chosen.setting.orthogonality
-    tables = [
-        "model.safetensors",
-        "r_indices.tsv",
-        "r_indices_visits.tsv",
-        "patterns.tsv",
-        "effects.tsv",
-        "wrong_cells.tsv",
-    ]
-    tables = [name for name in tables if (out / name).exists()]
-    tables += ["trajectories.tsv"] if (out / "trajectories.tsv").exists() else []
+    tables = [name for name in _TABLES.split() if (out / name).exists()]
+    decision = f"{'as asked' if number.forced else number.decided_by}; test: {number.by_test}"
     print_facts(
         [
             ("people", say.people(study_facts)),
             ("adjusted for", say.adjustment(study_facts.adjustment)),
             ("difference", _describe_difference(selection)),
-            ("patterns", _ONE_INDEX if is_mean_difference else _format_n_patterns(model.n_patterns, number)),
+            ("patterns", _ONE_INDEX if is_mean_difference else f"{model.n_patterns} ({decision})"),
             ("lambda", f"{weight:g}" if has_weights and weight is not None else ""),
             ("shape", "" if chosen.held_out is None else chosen.held_out.shape),
             ("visits", "" if chosen.held_out is None else chosen.held_out.visits or ""),
@@ -256,12 +227,6 @@ def _format_agreement(concordance: float | None, low: float | None, high: float 
     if concordance is None:
         return "not known (one member)"
     return f"{concordance:.3f}" if low is None or high is None else f"{concordance:.3f} ({low:.3f} to {high:.3f})"
-
-
-def _format_n_patterns(chosen: int, number: "PatternCountRecord") -> str:
-    """Return the number of patterns, how it was chosen, and the number by the test."""
-    test = f"test: {number.by_test}"
-    return f"{chosen} ({'as asked' if number.forced else number.decided_by}; {test})"
 
 
 def _print_null_result(error: "NoPatternError", out: Path, page: str | None, seconds: float, as_json: bool) -> None:
@@ -324,3 +289,18 @@ def _print_plan(study: "StudyConfig", folder: Path, out: Path, as_json: bool) ->
     time_left = f"about {seconds:.0f} s" if seconds < 120 else f"about {seconds / 60:.0f} min"
     time_left = time_left if seconds < 7200 else f"about {seconds / 3600:.0f} h"
     print_facts([*((name, str(value)) for name, value in asdict(estimate).items()), ("time left", time_left)])
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished study.")],
+    with_ids: Annotated[
+        bool,
+        typer.Option(help="Write report_with_ids.html, in which people are found by their id; it must stay at home."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write report.html again, for instance with associations (associate --out DIR) or brain pictures."""
+    from rindices.report.page import write_report
+
+    path = write_report(folder, with_ids)
+    print_result(as_json, {"report": str(path), "bytes": path.stat().st_size}, f"written: {path}")

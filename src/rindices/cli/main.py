@@ -6,20 +6,7 @@ from typing import Annotated
 import typer
 
 from rindices._version import __version__
-from rindices.cli import (
-    apply,
-    change,
-    check,
-    classify,
-    federate,
-    fit,
-    model,
-    planning,
-    report,
-    reproduce,
-    site,
-    statistics,
-)
+from rindices.cli import apply, change, check, classify, federate, fit, model, planning, statistics
 from rindices.cli.console import print_json, print_problems
 from rindices.errors import Problem, ProblemCode, RindicesError, Severity, describe_os_error
 
@@ -33,17 +20,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = {
-    "Study": {"check": check, "fit": fit, "apply": apply, "report": report},
+    "Study": {"check": check, "fit": fit, "apply": apply, "report": fit},
     "Statistics": {
         **{"associate": statistics, "compare": statistics, "classify": classify},
-        **{"reproduce": reproduce, "change": change, "predict": change},
+        **{"reproduce": classify, "change": change, "predict": change},
     },
-    "Several sites": {"site": site, "federate": federate},
+    "Several sites": {"site": federate, "federate": federate},
     "Planning and simulation": dict.fromkeys(("power", "simulate", "score", "reference"), planning),
 }
 for _panel, _modules in _COMMANDS.items():
     for _name, _module in _modules.items():
-        _example = getattr(_module, "EPILOG", "") or f"Example: rindices {_name} {_module.EXAMPLES[_name]}"
+        _example = f"Example: rindices {_name} {_module.EXAMPLES[_name]}"
         app.command(_name, epilog=_example, rich_help_panel=_panel)(getattr(_module, _name))
 app.add_typer(model.app, name="model", rich_help_panel="Study")
 

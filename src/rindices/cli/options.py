@@ -1,7 +1,7 @@
 """Options of several commands; those of tables are declared once, in `_TABLE_OPTIONS`."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +11,7 @@ import typer
 from rindices.cli.console import split_option
 
 if TYPE_CHECKING:
+    from rindices.study.config import StudyConfig
     from rindices.tables.validate import TableRequest
 
 TABLE, ADJUSTMENT, TRAINING, RUN = "Table", "Adjustment and sites", "Training", "Run and output"
@@ -103,6 +104,28 @@ def make_table_request(tables: list[Path], data: DataOptions) -> "TableRequest":
     from rindices.study.config import DataConfig
 
     return DataConfig(volumes=tuple(map(str, tables)), **data).request(Path())
+
+
+def load_study(source: list[Path], *sections: Mapping[str, object]) -> "tuple[StudyConfig, Path]":
+    """Return the study of a file with the options on top, or of options alone."""
+    from rindices.errors import StudyError
+    from rindices.model.normal_reference import MUSE_REFERENCE
+    from rindices.study.config import make_study, merge_options
+
+    options = [{name: value for name, value in section.items() if value not in (None, ())} for section in sections]
+    values: dict[str, dict[str, Any]] = dict(zip(("data", "model", "run"), options, strict=True))
+    for name in ("participants", "reference"):
+        if values["data"].get(name, MUSE_REFERENCE) != MUSE_REFERENCE:
+            values["data"][name] = str(Path(values["data"][name]).absolute())
+    if source[0].suffix == ".toml":
+        if len(source) > 1:
+            raise StudyError("give one study file, or tables, not both.")
+        return make_study(merge_options(source[0], values), source[0].name), source[0].parent
+    values["data"]["volumes"] = [str(path.absolute()) for path in source]
+    try:
+        return make_study(values, "options"), Path()
+    except StudyError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def _to_data_value(value: object) -> object:

@@ -10,9 +10,11 @@ rises with disease. The latents can be computed back from the features, so that 
 made up; their names and magnitudes are typical.
 """
 
+import tomllib
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, Self
+from importlib.resources import files
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -133,33 +135,9 @@ _N_FACTORS = 5
 _UNIQUE_SHARE = 0.45  # of the variance of a latent that it shares with no other
 _AGES = (40.0, 80.0)
 
-# name, value of the average person, standard deviation (of the logarithm, where skewed), direction with disease
-_LINEAR_FEATURES = """
-    lv_ejection_fraction 60 6 -1; rv_ejection_fraction 57 6 -1; lv_mass_index 62 12 1; lv_wall_mm 7.5 1.2 1;
-    global_longitudinal_strain -19 2.4 1; global_radial_strain 33 6 -1; global_circumferential_strain -20 2.6 1;
-    atrial_strain 34 7 -1; heart_rate 66 10 1; pr_interval 160 22 1; qrs_duration 92 12 1; qtc_interval 415 22 1;
-    native_t1 930 35 1; extracellular_share 0.26 0.03 1; e_wave 0.72 0.16 -1; a_wave 0.66 0.15 1;
-    augmentation_index 24 9 1; cardiac_index 2.9 0.5 -1; peak_oxygen 28 6 -1; stroke_work 78 18 -1;
-    npx_il6 0 0.9 1; npx_gdf15 0.4 0.8 1; npx_ren -0.1 1.0 1; npx_ace2 0.2 0.7 1; npx_fgf21 -0.3 1.4 1;
-    npx_leptin 0.1 1.2 -1; npx_adiponectin -0.2 0.9 -1; npx_igfbp1 0.3 1.3 1; npx_cystatin_c 0 0.5 1;
-    npx_ccl11 0.1 0.6 1; npx_thrombomodulin 0.2 0.5 -1; npx_osteopontin -0.1 0.6 1; npx_il18 0.1 0.7 1;
-    npx_tnfrsf1a 0 0.5 1; npx_paraoxonase -0.2 0.6 -1; npx_ghrelin 0.3 0.9 -1
-"""
-_SKEWED_FEATURES = """
-    nt_probnp 70 0.9 1; troponin_t 6 0.6 1; crp 1.4 1.0 1; aortic_distensibility 3.2 0.5 -1;
-    late_enhancement_g 1.5 1.1 1; coronary_calcium 40 1.3 1; ferritin 110 0.7 -1; triglycerides 1.3 0.5 1;
-    d_dimer 0.3 0.7 1; galectin_3 12 0.5 1; st2_soluble 25 0.5 1; urine_albumin 8 1.0 1
-"""
-ORGAN_PATTERNS = (
-    # failing pump
-    "lv_ejection_fraction rv_ejection_fraction global_longitudinal_strain global_circumferential_strain nt_probnp "
-    "troponin_t cardiac_index peak_oxygen npx_ren npx_gdf15",
-    # stiffness and fibrosis
-    "lv_mass_index lv_wall_mm native_t1 extracellular_share e_wave atrial_strain aortic_distensibility galectin_3 "
-    "late_enhancement_g nt_probnp",
-    # inflammation and metabolism
-    "npx_il6 npx_il18 npx_tnfrsf1a npx_fgf21 npx_adiponectin crp ferritin triglycerides urine_albumin npx_gdf15",
-)
+_DATA: dict[str, Any] = tomllib.loads((files("rindices.experiments") / "data" / "tasks.toml").read_text("utf-8"))
+PATTERNS: dict[str, list[str]] = _DATA["patterns"]
+"""Sets of patterns of the tasks; the regions or features of a pattern are separated by blanks."""
 
 
 @dataclass(frozen=True)
@@ -176,12 +154,11 @@ class _Feature:
 @cache
 def list_features() -> tuple[_Feature, ...]:
     """Return the features, sorted by name."""
-    features = []
-    for text, is_skewed in ((_LINEAR_FEATURES, False), (_SKEWED_FEATURES, True)):
-        for entry in text.replace("\n", ";").split(";"):
-            if fields := entry.split():
-                name, centre, spread, direction = fields
-                features.append(_Feature(name, float(centre), float(spread), int(direction), is_skewed))
+    features = [
+        _Feature(name, float(centre), float(spread), direction, kind == "skewed")
+        for kind, entries in _DATA["features"].items()
+        for name, (centre, spread, direction) in entries.items()
+    ]
     return tuple(sorted(features, key=lambda feature: feature.name))
 
 

@@ -1,5 +1,6 @@
 """Simulation tasks: regions, effect and severities of a disease (Table 5 and section 4.2 of the paper, and more)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -7,33 +8,11 @@ import numpy as np
 from scipy import stats
 
 from rindices._typing import FloatArray
-from rindices.experiments.reference import ORGAN_PATTERNS
+from rindices.experiments.reference import PATTERNS
 from rindices.tables.layout.muse import region_name, single_regions
 
-_SMALL_OVERLAP = (
-    "Amygdala Hippocampus EntorhinalArea InferiorTemporalGyrus ParahippocampalGyrus ParietalOperculum TemporalPole",
-    "Hippocampus FrontalOperculum MedialFrontalCortex MiddleFrontalGyrus OpercularPartInferiorFrontalGyrus "
-    "PosteriorInsula TriangularPartInferiorFrontalGyrus",
-    "AngularGyrus LateralOrbitalGyrus MedialFrontalCortex MiddleOccipitalGyrus ParietalOperculum SupramarginalGyrus "
-    "SuperiorParietalLobule",
-)
-_LARGE_OVERLAP = (
-    _SMALL_OVERLAP[0] + " SuperiorParietalLobule",
-    _SMALL_OVERLAP[1] + " Amygdala",
-    _SMALL_OVERLAP[2] + " MiddleFrontalGyrus",
-)
-_FEW_REGIONS = (
-    "Amygdala Hippocampus",
-    "MiddleFrontalGyrus OpercularPartInferiorFrontalGyrus",
-    "AngularGyrus SuperiorParietalLobule",
-)
-_EXTRA_PATTERNS = (
-    "Caudate Putamen Pallidum ThalamusProper AccumbensArea BasalForebrain AnteriorInsula",
-    "Cuneus LingualGyrus CalcarineCortex OccipitalPole Precuneus PosteriorCingulateGyrus OccipitalFusiformGyrus",
-)
 
-
-def _expand_both_sides(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+def _expand_both_sides(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Return the region names of patterns, the left and right region of each named structure."""
     codes = {region.label: code for code, region in single_regions().items()}
     return tuple(
@@ -45,7 +24,9 @@ def _expand_both_sides(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
 class SimulationTask:
     """A kind of simulated cohort."""
 
-    patterns: tuple[tuple[str, ...], ...] = _expand_both_sides(_SMALL_OVERLAP)  # MUSE regions of each pattern
+    patterns: tuple[tuple[str, ...], ...] = _expand_both_sides(
+        PATTERNS["small_overlap"]
+    )  # MUSE regions of each pattern
     n_controls: int = 492
     n_patients: int = 900
     rate: float = 0.3  # share of volume lost at severity 1
@@ -74,8 +55,8 @@ _BASIC_TASK = SimulationTask()
 TASKS = MappingProxyType(
     {
         "basic": _BASIC_TASK,
-        "overlap": replace(_BASIC_TASK, patterns=_expand_both_sides(_LARGE_OVERLAP)),
-        "scarce": replace(_BASIC_TASK, patterns=_expand_both_sides(_FEW_REGIONS)),
+        "overlap": replace(_BASIC_TASK, patterns=_expand_both_sides(PATTERNS["large_overlap"])),
+        "scarce": replace(_BASIC_TASK, patterns=_expand_both_sides(PATTERNS["few_regions"])),
         "noise": replace(_BASIC_TASK, noise=0.2),
         "mild": replace(_BASIC_TASK, rate=0.2),
         "corr03": replace(_BASIC_TASK, correlation=0.3),
@@ -92,15 +73,16 @@ TASKS = MappingProxyType(
         "small": replace(_BASIC_TASK, n_controls=150, n_patients=200),
         "tiny": replace(_BASIC_TASK, n_controls=80, n_patients=100),
         "organs": replace(
-            _BASIC_TASK, patterns=tuple(tuple(text.split()) for text in ORGAN_PATTERNS), rate=0.2, organs=True
+            _BASIC_TASK, patterns=tuple(tuple(text.split()) for text in PATTERNS["organs"]), rate=0.2, organs=True
         ),
         "null": replace(_BASIC_TASK, patterns=()),
     }
 )
 
-MAX_PATTERNS = len(_SMALL_OVERLAP) + len(_EXTRA_PATTERNS)
+_MANY_PATTERNS = (*PATTERNS["small_overlap"], *PATTERNS["extra"])
+MAX_PATTERNS = len(_MANY_PATTERNS)
 
 
 def make_task_with_patterns(number: int) -> SimulationTask:
     """Return the basic task with 1 to 5 patterns: the paper's three, then a subcortical and an occipital one."""
-    return replace(_BASIC_TASK, patterns=_expand_both_sides((*_SMALL_OVERLAP, *_EXTRA_PATTERNS))[:number])
+    return replace(_BASIC_TASK, patterns=_expand_both_sides(_MANY_PATTERNS)[:number])

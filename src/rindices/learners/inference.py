@@ -4,11 +4,12 @@ A head is a frozen dataclass of plain arrays. A learner infers through the same 
 fitting and applying share one numerical path. Shape letters: N people, R regions, M patterns.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self, get_type_hints
 
 import numpy as np
 
@@ -118,7 +119,10 @@ def compute_hidden_widths(n_regions: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Head(ABC):
-    """Computes R-indices of prepared people. Fields are arrays and are stored under their names."""
+    """Computes R-indices of prepared people.
+
+    Fields are arrays, which are stored under their names, and annotated with the letters of their shapes.
+    """
 
     kind: ClassVar[str]
 
@@ -131,9 +135,18 @@ class Head(ABC):
         """Return people (N, R) after a change (N, R), given in control SDs of the average control."""
 
     @classmethod
-    @abstractmethod
     def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
         """Return the required shape of each array, by name."""
+        wide, narrow = compute_hidden_widths(n_regions)
+        sizes = {"1": 1, "R": n_regions, "M": n_patterns, "K": N_STEPS, "H": wide, "L": narrow, "R+1": n_regions + 1}
+        hints = get_type_hints(cls, include_extras=True)
+        return {
+            each.name: tuple(
+                math.prod(sizes[letter] for letter in axis.split("*"))
+                for axis in hints[each.name].__metadata__[0].split()
+            )
+            for each in fields(cls)
+        }
 
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return the arrays by name."""
@@ -154,12 +167,12 @@ class ShiftHead(Head):
     log transform; weights (R, K): K numbers of a person are shifts @ weights.
     """
 
-    control_mean: FloatArray
-    control_scale: FloatArray
-    share: FloatArray
-    shift_mean: FloatArray
-    shift_scale: FloatArray
-    weights: FloatArray
+    control_mean: Annotated[FloatArray, "R"]
+    control_scale: Annotated[FloatArray, "R"]
+    share: Annotated[FloatArray, ""]
+    shift_mean: Annotated[FloatArray, "R"]
+    shift_scale: Annotated[FloatArray, "R"]
+    weights: Annotated[FloatArray, "R M"]
 
     def prepare(self, values: FloatArray) -> FloatArray:
         """Return the shifts of people, (N, R) -> (N, R)."""
@@ -217,12 +230,6 @@ class ShiftHead(Head):
         changed = shifts + changed_average - self.shift_mean
         return np.asarray(self.control_mean + self.control_scale * invert_log_transform(changed, share))
 
-    @classmethod
-    def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
-        """Return the required shape of each array, by name."""
-        per_region = ("control_mean", "control_scale", "shift_mean", "shift_scale")
-        return dict.fromkeys(per_region, (n_regions,)) | {"share": (), "weights": (n_regions, n_patterns)}
-
 
 @dataclass(frozen=True)
 class ContrastiveHead(ShiftHead):
@@ -245,9 +252,10 @@ class TrajectoryHead(ShiftHead):
     """
 
     kind: ClassVar[str] = "trajectory"
-    steps: FloatArray
-    correlation: FloatArray
-    precision: FloatArray
+    weights: Annotated[FloatArray, "R M*K"]
+    steps: Annotated[FloatArray, "M K R"]
+    correlation: Annotated[FloatArray, "M M"]
+    precision: Annotated[FloatArray, "R R"]
 
     def find_fault(self) -> str:
         """Return which arrays of a head from a file contradict each other; empty if none do."""
@@ -338,13 +346,6 @@ class TrajectoryHead(ShiftHead):
         basis = compute_step_basis(levels[:, None], self.steps.shape[1])
         return np.stack([self.to_control_sd(change) for change in np.einsum("qk,mkr->qmr", basis, self.steps)])
 
-    @classmethod
-    def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
-        """Return the required shape of each array, by name."""
-        own = {"weights": (n_regions, n_patterns * N_STEPS), "steps": (n_patterns, N_STEPS, n_regions)}
-        own |= {"correlation": (n_patterns, n_patterns), "precision": (n_regions, n_regions)}
-        return super().shapes(n_regions, n_patterns) | own
-
 
 @dataclass(frozen=True)
 class InteractingHead(TrajectoryHead):
@@ -354,7 +355,7 @@ class InteractingHead(TrajectoryHead):
     """
 
     kind: ClassVar[str] = "interacting"
-    interaction: FloatArray
+    interaction: Annotated[FloatArray, "M M"]
 
     def get_interaction(self) -> FloatArray | None:
         """Return how the patterns interact (M, M)."""
@@ -364,11 +365,6 @@ class InteractingHead(TrajectoryHead):
         """Return the change of each region at severities (Q,), (Q, M, R), if the others are of medium severity."""
         growth = compute_growth(np.full((1, len(self.steps)), 0.5), self.interaction)[0]
         return TrajectoryHead.compute_curves(replace(self, steps=self.steps * growth[:, None, None]), levels)
-
-    @classmethod
-    def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
-        """Return the required shape of each array, by name."""
-        return super().shapes(n_regions, n_patterns) | {"interaction": (n_patterns, n_patterns)}
 
 
 @dataclass(frozen=True)
@@ -380,13 +376,13 @@ class SurrealHead(Head):
     """
 
     kind: ClassVar[str] = "surreal"
-    g1: FloatArray
-    g2_weight1: FloatArray
-    g2_bias1: FloatArray
-    g2_weight2: FloatArray
-    g2_bias2: FloatArray
-    g2_weight3: FloatArray
-    g2_bias3: FloatArray
+    g1: Annotated[FloatArray, "R+1 M*R"]
+    g2_weight1: Annotated[FloatArray, "R H"]
+    g2_bias1: Annotated[FloatArray, "1 H"]
+    g2_weight2: Annotated[FloatArray, "H L"]
+    g2_bias2: Annotated[FloatArray, "1 L"]
+    g2_weight3: Annotated[FloatArray, "L 1"]
+    g2_bias3: Annotated[FloatArray, "1 1"]
 
     def infer(self, values: FloatArray) -> FloatArray:
         """Return R-indices r = g2(g1(y)) of prepared people, (N, R) -> (N, M)."""
@@ -410,20 +406,6 @@ class SurrealHead(Head):
         """Return people (N, R) after a change (N, R), given in control SDs."""
         return np.asarray(values + CONTROL_SD * change)
 
-    @classmethod
-    def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
-        """Return the required shape of each array, by name."""
-        wide, narrow = compute_hidden_widths(n_regions)
-        return {
-            "g1": (n_regions + 1, n_patterns * n_regions),
-            "g2_weight1": (n_regions, wide),
-            "g2_bias1": (1, wide),
-            "g2_weight2": (wide, narrow),
-            "g2_bias2": (1, narrow),
-            "g2_weight3": (narrow, 1),
-            "g2_bias3": (1, 1),
-        }
-
 
 @dataclass(frozen=True)
 class UpstreamHead(SurrealHead):
@@ -433,17 +415,12 @@ class UpstreamHead(SurrealHead):
     """
 
     kind: ClassVar[str] = "published"
+    g2_weight3: Annotated[FloatArray, "L M"]
+    g2_bias3: Annotated[FloatArray, "1 M"]
 
     def infer(self, values: FloatArray) -> FloatArray:
         """Return R-indices (N, M) of prepared people (N, R)."""
         return np.asarray(np.sum(list(self._iterate_blocks(values)), axis=0))
-
-    @classmethod
-    def shapes(cls, n_regions: int, n_patterns: int) -> dict[str, tuple[int, ...]]:
-        """Return the required shape of each array, by name."""
-        narrow = compute_hidden_widths(n_regions)[1]
-        last_layer = {"g2_weight3": (narrow, n_patterns), "g2_bias3": (1, n_patterns)}
-        return super().shapes(n_regions, n_patterns) | last_layer
 
 
 MemberHead = ContrastiveHead | TrajectoryHead | SurrealHead

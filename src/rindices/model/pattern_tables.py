@@ -15,6 +15,7 @@ from rindices.learners.prepared_people import SUBSAMPLE_SHARE
 from rindices.model.file import ModelContent
 from rindices.selection.agreement import compute_confidence_interval, compute_standard_error
 from rindices.tables.layout.muse import region_label
+from rindices.wording import load_columns
 
 TRAJECTORY_LEVELS = tuple(round(0.1 * k, 1) for k in range(11))
 """Severities of the rows of `make_trajectory_table`."""
@@ -36,27 +37,8 @@ _STRAIGHT_TOLERANCE = 1e-6  # relative size of the part of a pattern's steps tha
 TRAJECTORY_COLUMNS = ("pattern", "region", "label", "severity", "change", "low", "high")
 REGION_ORDER_COLUMNS = ("pattern", "region", "label", "change", "onset", "onset_low", "onset_high", "rank")
 INTERACTION_COLUMNS = ("pattern", "other", "factor", "low", "high")
-PATTERN_COLUMN_DESCRIPTIONS = {
-    "pattern": "Pattern, named as its R-index",
-    "severity": "Severity at which the change is taken; 1 is full severity",
-    "region": "Region, named as in the model",
-    "label": "Region, readable",
-    "change": "Change of the region in standard deviations of controls; negative is loss",
-    "low": "Lower end of the 95 % interval",
-    "high": "Upper end of the 95 % interval",
-}
-COURSE_COLUMN_DESCRIPTIONS = {
-    **{name: PATTERN_COLUMN_DESCRIPTIONS[name] for name in ("pattern", "region", "label")},
-    "onset": "Severity at which the region has a quarter of its final change, mean over members; empty for a region "
-    "that does not clearly belong to the pattern",
-    "onset_low": "Lower end of the 95 % interval of the onset",
-    "onset_high": "Upper end of the 95 % interval of the onset",
-    "rank": "Position of the region in the order of onsets of its pattern; 1 changes first",
-    **{
-        f"c{100 * level:.0f}": f"Change of the region at severity {level:g}, in standard deviations of controls"
-        for level in COURSE_LEVELS
-    },
-}
+PATTERN_COLUMN_DESCRIPTIONS = load_columns("patterns")
+COURSE_COLUMN_DESCRIPTIONS = load_columns("trajectories")
 
 
 def list_trajectory_heads(model: ModelContent) -> list[TrajectoryHead]:

@@ -107,7 +107,8 @@ def render_null_report(results: study_results.NullResults) -> str:
     """Return the page of a study in which no pattern was detected, as HTML."""
     cohort, selection = results.cohort, results.selection
     match = figures.match_atlas(tuple(results.effects["region"]), cohort.unit)
-    facts = sections.StudyFacts.of_null_study(cohort, selection)
+    assert selection.adjustment is not None
+    facts = sections.StudyFacts(cohort.controls, cohort.patients, cohort.scans, selection.adjustment)
     return _render_page(
         "null_report.html",
         cohort,

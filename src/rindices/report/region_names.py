@@ -1,18 +1,18 @@
 """Names of regions: from those in tables to structures of the atlases, and to names for readers."""
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import NamedTuple
 
 from rindices.tables.layout import freesurfer, muse
 
 _SIDE_NAMES = {"l": "left", "r": "right", "lh": "left", "rh": "right", "left": "left", "right": "right"}
 _SIDED_NAME = re.compile(r"(?:ctx[-_])?(lh|rh|left|right|l|r)[-_ ](.+)", re.IGNORECASE)
-_ENIGMA_STRUCTURES = {
-    **{"thal": "thalamus", "caud": "caudate", "put": "putamen", "pal": "pallidum", "hippo": "hippocampus"},
-    **{"amyg": "amygdala", "accumb": "accumbensarea"},
-}
+_WORDS: dict[str, dict[str, str]] = tomllib.loads((files("rindices.report") / "names.toml").read_text("utf-8"))
+_ENIGMA_STRUCTURES, _DESTRIEUX_WORDS = _WORDS["enigma"], _WORDS["destrieux"]
 _ENIGMA_NAME = re.compile(rf"([LR])({'|'.join(_ENIGMA_STRUCTURES)})")
 _MEASURE_SUFFIX = re.compile(r"_(volume|thickness|thickavg|area|surfavg)$")
 _DESTRIEUX_PREFIX = re.compile(r"(G|S|G&S|Lat_Fis|Pole)[_-]")
@@ -20,17 +20,6 @@ _DESIKAN_WORD = re.compile(
     r"(caudal|rostral|inferior|superior|middle|lateral|medial|isthmus|anterior|posterior|pars|transverse|frontal|temporal)"
     r"(?=[a-z]{3})"
 )
-_DESTRIEUX_WORDS = {
-    **{"G": "gyrus", "S": "sulcus", "T": "temporal", "P": "parietal", "Ant": "anterior", "ant": "anterior"},
-    **{"post": "posterior", "Post": "posterior", "Mid": "middle", "inf": "inferior", "sup": "superior"},
-    **{"med": "medial", "lat": "lateral", "front": "frontal", "temp": "temporal", "pariet": "parietal"},
-    **{"oc": "occipital", "transv": "transverse", "trans": "transverse", "cingul": "cingulate"},
-    **{"Ins": "insular", "lg": "long", "cent": "central", "collat": "collateral", "fusifor": "fusiform"},
-    **{"Parahip": "parahippocampal", "Supramar": "supramarginal", "Triangul": "triangular"},
-    **{"Horizont": "horizontal", "Plan": "planum", "polar": "polare", "tempo": "temporale"},
-    **{"interm": "intermedius", "prim": "primus", "frontomargin": "frontomarginal", "frontopol": "frontopolar"},
-    **{"intrapariet": "intraparietal", "olfact": "olfactory"},
-}
 _MEASURE_PRIORITY = ("volume", "thickness", "area")  # the first one measured in a structure is drawn
 
 

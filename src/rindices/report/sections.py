@@ -80,12 +80,6 @@ class StudyFacts:
             is_refitted=recipe is not None and recipe.is_refitted,
         )
 
-    @classmethod
-    def of_null_study(cls, cohort: records.CohortRecord, selection: records.SelectionRecord) -> "StudyFacts":
-        """Return the facts of a study without a model."""
-        assert selection.adjustment is not None
-        return cls(cohort.controls, cohort.patients, cohort.scans, selection.adjustment)
-
 
 def load_statements(unit: str = "") -> Any:
     """Return the macros of ``statements.txt`` as functions that return plain text.

@@ -153,7 +153,10 @@ class OpenedTable:
             return
         findings = errors.Findings(where=chunk.path.name)
         try:
-            block = lines.split_lines(_read_bytes(chunk), chunk.path, chunk.start, self.dialect, findings)
+            with lines.explain_read_errors(chunk.path), chunk.path.open("rb") as file:
+                file.seek(chunk.start)
+                content = file.read(chunk.stop - chunk.start)
+            block = lines.split_lines(content, chunk.path, chunk.start, self.dialect, findings)
             frame = frames.read_block(block, self.dialect, self.request.roles.text_columns(), findings)[self.columns]
         except errors.TableError as error:
             yield ValidationResult(error.problems)
@@ -182,12 +185,6 @@ class OpenedTable:
         schema = KnownSchema(table, Unit(self.validation.unit or Unit.UNKNOWN), kinds, self.validation.participants)
         validation = validate_table(replace(self.request, exclude=()), schema)
         return replace(validation, problems=(*findings, *validation.problems))
-
-
-def _read_bytes(chunk: TableChunk) -> bytes:
-    with lines.explain_read_errors(chunk.path), chunk.path.open("rb") as file:
-        file.seek(chunk.start)
-        return file.read(chunk.stop - chunk.start)
 
 
 def _shift_lines(problem: errors.Problem, chunk: TableChunk) -> errors.Problem:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
+from torch import Tensor
 
-from rindices.learners.gan.gradients import Workspace
-from rindices.learners.gan.networks import NetworkSizes
-from rindices.learners.gan.recipe import Recipe
+from rindices.learners.gan.recipe import Recipe, TrainingPlan
 from rindices.learners.gan.state import MemberStack, TrainedMember, make_member_stack
 
 PAPER = Recipe().replace(learning_rate=8e-4)
@@ -19,17 +20,18 @@ PEOPLE = (
 
 
 def make_stack(
-    sizes: NetworkSizes, members: int, batch: int, recipe: Recipe = PAPER, dtype: torch.dtype = torch.float32
-) -> tuple[MemberStack, Workspace]:
-    like = torch.zeros((), dtype=dtype)
-    stack = make_member_stack(range(members), sizes, recipe, 7, like)
-    return stack, Workspace(sizes, members, batch, recipe, like)
+    regions: int, patterns: int, members: Sequence[int], recipe: Recipe = PAPER, dtype: torch.dtype = torch.float32
+) -> MemberStack:
+    plan = TrainingPlan(patterns, recipe, seed=7)
+    return make_member_stack(members, plan, regions, torch.zeros((), dtype=dtype))
 
 
-def fill_people(work: Workspace, generator: torch.Generator, sd: float = 0.1) -> None:
-    people = work.people[..., :-1]
-    noise = torch.randn(people.shape, generator=generator, dtype=people.dtype)
-    people.copy_(1 + sd * noise)
+def draw_people(stack: MemberStack, batch: int, generator: torch.Generator, sd: float = 0.1) -> tuple[Tensor, Tensor]:
+    """Random controls and patients of every member, (S, B, R) each."""
+    weight = stack.weights["f.encode1"]
+    shape = (2, len(weight), batch, weight.shape[1])
+    x, y = 1 + sd * torch.randn(shape, generator=generator, dtype=weight.dtype)
+    return x, y
 
 
 def are_equal(first: list[TrainedMember], second: list[TrainedMember]) -> bool:

@@ -24,21 +24,18 @@ class Reference:
         p = self.p
         h = functional.leaky_relu(x @ p["f.encode1"], 0.2)
         h = functional.leaky_relu(h @ p["f.encode2"], 0.2)
-        h = h * torch.sigmoid(z @ p["f.gate"][:-1] + p["f.gate"][-1])
+        h = h * torch.sigmoid(z @ p["f.gate"] + p["f.gate_bias"])
         h = functional.leaky_relu(h @ p["f.decode1"], 0.2)
         return functional.leaky_relu(h @ p["f.decode2"], 0.2)
 
     def perceptron(self, name: str, x: Tensor) -> Tensor:
         p = self.p
-        weight, bias = p[f"{name}.weight1"], p.get(f"{name}.bias1")
-        if bias is None:  # D keeps it as the last row
-            weight, bias = weight[:-1], weight[-1]
-        h = functional.leaky_relu(x @ weight + bias, 0.2)
+        h = functional.leaky_relu(x @ p[f"{name}.weight1"] + p[f"{name}.bias1"], 0.2)
         h = functional.leaky_relu(h @ p[f"{name}.weight2"] + p[f"{name}.bias2"], 0.2)
         return h @ p[f"{name}.weight3"] + p[f"{name}.bias3"]
 
     def decompose(self, y: Tensor) -> list[Tensor]:
-        blocks = functional.leaky_relu(y, 0.2) @ self.p["g1.weight"][:-1] + self.p["g1.weight"][-1]
+        blocks = functional.leaky_relu(y, 0.2) @ self.p["g1.weight"] + self.p["g1.bias"]
         return list(blocks.split(y.shape[1], dim=1))
 
     def discrimination(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from rindices.learners.gan import losses, networks
-from rindices.learners.gan.losses import RowsByRole
-from rindices.learners.gan.networks import Transformation
+from rindices.learners.gan.losses import ByRole
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
 from rindices.learners.gan.state import make_training_state
 from rindices.learners.gan.train import train_stack
+from tests.learners.gan.helpers import make_stack
 
 S, B, M, R = 2, 4, 3, 5
 Numbers = list[Tensor]
@@ -116,6 +116,15 @@ def test_orthogonality_of_a_pattern_without_change_has_no_gradient() -> None:
     assert torch.isfinite(singles.grad).all()
 
 
+@pytest.mark.parametrize("size", [1e-50, 1e-100])
+def test_orthogonality_knows_directions_alone_down_to_the_smallest_change(size: float) -> None:
+    grads = []
+    for scale in (1.0, size):
+        singles = (scale * numbers(S, B, M, R)).requires_grad_()
+        grads.append(scale * torch.autograd.grad(losses.orthogonality_loss(singles).sum(), singles)[0])
+    torch.testing.assert_close(grads[1], grads[0], rtol=0, atol=1e-12)
+
+
 def test_terms_stay_finite_for_certain_logits() -> None:
     logits = torch.tensor([[[-1e4, 1e4], [1e4, -1e4]]])
     assert torch.isfinite(losses.adversarial_loss(logits)).all()
@@ -134,12 +143,10 @@ RECIPE = Recipe().replace(
 )
 
 
-def draw(members: list[int], factor: torch.Tensor | None = None) -> RowsByRole:
-    rows = torch.zeros(len(members), 500 * 6, 3)
-    z = RowsByRole(rows, 500)
+def draw(members: list[int], phi: torch.Tensor | None = None) -> ByRole:
     streams = [losses.make_member_generator(3, member) for member in members]
-    losses.draw_severities(z, torch.zeros(len(members), 3, 500, 3), streams, 0.05, factor)
-    return z
+    eye = torch.eye(3).repeat(len(members), 1, 1)
+    return losses.draw_severities(streams, 500, 0.05, eye if phi is None else phi, phi is not None)
 
 
 def test_severities_keep_their_ranges() -> None:
@@ -163,7 +170,7 @@ def test_a_member_draws_the_same_in_any_company() -> None:
 
 def test_a_copula_keeps_uniform_margins_and_correlates() -> None:
     phi = torch.tensor([[[1.0, 0, 0], [0.8, 0.6, 0], [0, 0, 1]]])
-    z = draw([0], losses.copula_factor(phi)).drawn[0]
+    z = draw([0], phi).drawn[0]
     quarters = torch.quantile(z, torch.tensor([0.25, 0.5, 0.75]), dim=0)
     torch.testing.assert_close(quarters[:, 1], torch.tensor([0.25, 0.5, 0.75]), rtol=0, atol=0.06)
     correlation = torch.corrcoef(z.T)
@@ -197,22 +204,20 @@ def simulate(correlation: float) -> tuple[torch.Tensor, torch.Tensor]:
     return x, y + severities @ PATTERNS
 
 
-def fit_patterns(f: Transformation) -> None:
+def fit_patterns(weights: networks.Weights) -> None:
     """Least squares of f's change on the true patterns, within the clip."""
-    free = [weight.clone().requires_grad_() for weight in f]
-    adam = torch.optim.Adam(free, lr=3e-3)
+    f = [weight for name, weight in weights.items() if name.startswith("f.")]
+    adam = torch.optim.Adam(f, lr=3e-3)
     generator = torch.Generator().manual_seed(1)
     for _ in range(1500):
         x = 1 + 0.1 * torch.randn(MEMBERS, 64, REGIONS, generator=generator)
         z = torch.rand(MEMBERS, 64, 2, generator=generator)
-        change = networks.apply_transformation(Transformation(*free), x, networks.append_ones(z)).change
+        change = networks.compute_change(weights, networks.encode_controls(weights, x), z)
         adam.zero_grad()
         (change - z @ PATTERNS).square().mean().backward()
         adam.step()
-        for weight in free:
+        for weight in f:
             weight.data.clamp_(-RECIPE.clip, RECIPE.clip)
-    for weight, fitted in zip(f, free, strict=True):
-        weight.copy_(fitted.detach())
 
 
 # f is fitted to the true patterns and then moves a thousand times slower than D, so that only the copula is tested.
@@ -221,15 +226,29 @@ def fit_patterns(f: Transformation) -> None:
 @pytest.mark.parametrize(("truth", "low", "high"), [(0.5, 0.3, 0.7), (0.0, -0.15, 0.15)])
 def test_the_learnt_correlation(truth: float, low: float, high: float) -> None:
     state = make_training_state(range(MEMBERS), TrainingPlan(2, RECIPE), *simulate(truth))
-    fit_patterns(state.stack.weights.networks.f)
+    fit_patterns(state.stack.weights)
     train_stack(state, RECIPE, until=2500)
-    learnt = losses.copula_correlation(state.stack.weights.phi)[:, 0, 1]
+    learnt = losses.copula_correlation(state.stack.weights["phi"])[:, 0, 1]
     assert ((low < learnt) & (learnt < high)).all(), learnt
+
+
+def test_the_copula_follows_the_slope_of_its_loss() -> None:
+    """Against differences of the loss over phi, through Phi, f and D."""
+    weights = make_stack(7, 3, (0, 1), dtype=torch.float64).weights
+    phi = torch.eye(3).double().repeat(2, 1, 1) + 0.3 * torch.ones(3, 3).tril(-1)
+    x = 1 + 0.1 * numbers(2, 6, 7)
+
+    def compute(phi: torch.Tensor) -> torch.Tensor:
+        z = losses.draw_severities([losses.make_member_generator(0, m) for m in (0, 1)], 6, 0.05, phi, True)
+        y = x + networks.compute_change(weights, networks.encode_controls(weights, x), z.drawn)
+        return losses.copula_loss(networks.apply_perceptron(weights, "d", y), phi, 0.02).sum()
+
+    assert torch.autograd.gradcheck(compute, phi.requires_grad_())
 
 
 def test_the_copula_holds_still_until_its_time() -> None:
     state = make_training_state(range(MEMBERS), TrainingPlan(2, RECIPE.replace(copula_after=100)), *simulate(0.5))
-    train_stack(state, state.work.recipe, until=100)
-    assert torch.equal(state.stack.weights.phi, torch.eye(2).repeat(MEMBERS, 1, 1))
-    train_stack(state, state.work.recipe, until=200)
-    assert not torch.equal(state.stack.weights.phi, torch.eye(2).repeat(MEMBERS, 1, 1))
+    train_stack(state, state.stack.recipe, until=100)
+    assert torch.equal(state.stack.weights["phi"], torch.eye(2).repeat(MEMBERS, 1, 1))
+    train_stack(state, state.stack.recipe, until=200)
+    assert not torch.equal(state.stack.weights["phi"], torch.eye(2).repeat(MEMBERS, 1, 1))

@@ -10,17 +10,14 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
-from rindices.errors import RindicesError
 from rindices.learners.ensemble import TrainingOutcome
-from rindices.learners.gan import networks, train
-from rindices.learners.gan.gradients import Workspace
+from rindices.learners.gan import losses, train
 from rindices.learners.gan.losses import LossTerms
-from rindices.learners.gan.networks import NetworkSizes
-from rindices.learners.gan.recipe import Recipe, TrainingPlan
-from rindices.learners.gan.state import MemberStack, make_member_stack, make_training_state
+from rindices.learners.gan.recipe import TrainingPlan
+from rindices.learners.gan.state import MemberStack, make_training_state
 from rindices.learners.gan.train import extract_head, train_stacks, train_surreal_members
 from rindices.learners.prepared_people import PreparedPeople
-from tests.learners.gan.helpers import PAPER, PEOPLE, SHORT, are_equal, fill_people, make_stack
+from tests.learners.gan.helpers import PAPER, PEOPLE, SHORT, are_equal, draw_people, make_stack
 from tests.learners.gan.reference import Reference, infer_r_indices
 from tests.learners.helpers import LinearCohort
 
@@ -76,18 +73,6 @@ def test_a_diverging_member_is_named_and_the_others_go_on() -> None:
     assert only.steps == 10
 
 
-def test_bad_tables_are_refused_with_a_cure() -> None:
-    controls, patients = PEOPLE
-    with pytest.raises(RindicesError, match="same regions"):
-        train_stacks(controls[:, :5], patients, TrainingPlan(2, SHORT))
-    holes = patients.copy()
-    holes[7, 2] = np.nan
-    with pytest.raises(RindicesError, match=r"rows \[7\]"):
-        train_stacks(controls, holes, TrainingPlan(2, SHORT))
-    with pytest.raises(RindicesError, match="people x regions"):
-        train_stacks(controls[0], patients, TrainingPlan(2, SHORT))
-
-
 def test_threads_of_the_machine_change_no_byte() -> None:
     plan = TrainingPlan(2, SHORT, members=(0, 1))
     before = torch.get_num_threads()
@@ -111,100 +96,95 @@ def test_members_see_their_own_share_of_the_people() -> None:
     assert not torch.equal(*(order.sort().values for order in state.batches.orders[1]))
 
 
-def make_reference(stack: MemberStack, member: int, recipe: Recipe) -> Reference:
-    weights = {n: w[member] for n, w in networks.named_weights(stack.weights.networks).items()}
-    return Reference(weights, recipe.learning_rate, recipe.weights)
+class CheckedStack:
+    """A stack and the plain reference of each of its members, which take their steps with the same numbers."""
 
+    def __init__(self, stack: MemberStack) -> None:
+        self.stack, recipe = stack, stack.recipe
+        members = range(len(stack.members))
+        weights = [{n: w[m] for n, w in stack.weights.items() if n != "phi"} for m in members]
+        self.plains = [Reference(each, recipe.learning_rate, recipe.weights) for each in weights]
 
-def get_batch(work: Workspace, member: int) -> tuple[torch.Tensor, ...]:
-    """x, y, z, z' and z_cn of one member."""
-    x, y = work.people[member, :, :-1].chunk(2)
-    return x, y, work.z.drawn[member], work.z.higher[member], work.z.near_zero[member]
+    def take_step(self, x: torch.Tensor, y: torch.Tensor) -> LossTerms:
+        stack = self.stack
+        states = [stream.get_state() for stream in stack.streams]
+        z = losses.draw_severities(stack.streams, x.shape[1], stack.recipe.near_zero_bound, stack.weights["phi"])
+        for stream, state in zip(stack.streams, states, strict=True):
+            stream.set_state(state)
+        for member, plain in enumerate(self.plains):
+            plain.step(x[member], y[member], z.drawn[member], z.higher[member], z.near_zero[member])
+        return train.take_step(stack, x, y)
+
+    def check(self, tolerance: float) -> None:
+        for member, plain in enumerate(self.plains):
+            for name, weight in plain.p.items():
+                got = self.stack.weights[name][member].detach()
+                torch.testing.assert_close(got, weight.data, rtol=0, atol=tolerance, msg=name)
 
 
 @pytest.mark.parametrize(("regions", "patterns"), [(11, 3), (4, 1), (1, 2), (9, 5)])
-def test_one_step_gives_autograds_gradients_and_losses(regions: int, patterns: int) -> None:
-    stack, work = make_stack(NetworkSizes(regions, patterns), 2, 6, dtype=torch.float64)
-    # Some people are far off, so that g1's leaky ReLU bends.
-    fill_people(work, torch.Generator().manual_seed(1), sd=0.6)
-    plains = [make_reference(stack, member, PAPER) for member in range(2)]
-    terms = train.take_step(stack, work, with_losses=True)
-    assert isinstance(terms, LossTerms)
-    for member, plain in enumerate(plains):
-        for name, grad in plain.step(*get_batch(work, member)).items():
-            got = networks.named_weights(work.grads.networks)[name][member]
-            torch.testing.assert_close(got, grad, rtol=1e-9, atol=1e-10, msg=name)
-        for name, term in plain.last.items():
-            torch.testing.assert_close(getattr(terms, name)[member], term, rtol=0, atol=1e-10)
+def test_steps_equal_the_unstacked_reference(regions: int, patterns: int) -> None:
+    checked = CheckedStack(make_stack(regions, patterns, (0, 1), PAPER.replace(init_sd=0.3), torch.float64))
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(5):  # Some people are far off, so that g1's leaky ReLU bends.
+        terms = checked.take_step(*draw_people(checked.stack, 6, generator, sd=0.6))
+        for member, plain in enumerate(checked.plains):
+            for name, term in plain.last.items():
+                torch.testing.assert_close(getattr(terms, name)[member], term, rtol=0, atol=1e-9)
+    checked.check(1e-8)
 
 
 def test_forty_steps_equal_the_unstacked_reference() -> None:
     # From the paper's small start f first shrinks to the kink of the l1 losses, where any
     # rounding is amplified without bound; a larger start stays clear of it.
-    recipe = PAPER.replace(init_sd=0.3)
-    stack, work = make_stack(NetworkSizes(40, 3), 3, 30, recipe)
-    plains = [make_reference(stack, member, recipe) for member in range(3)]
+    checked = CheckedStack(make_stack(40, 3, (0, 1, 2), PAPER.replace(init_sd=0.3)))
     generator = torch.Generator().manual_seed(2)
     for _ in range(40):
-        fill_people(work, generator)
-        train.take_step(stack, work)
-        for member, plain in enumerate(plains):
-            plain.step(*get_batch(work, member))
-    for member, plain in enumerate(plains):
-        for name, tensor in networks.named_weights(stack.weights.networks).items():
-            torch.testing.assert_close(tensor[member], plain.p[name].data, rtol=0, atol=1e-4)
+        checked.take_step(*draw_people(checked.stack, 30, generator))
+    checked.check(1e-4)
 
 
 def test_a_member_alone_and_in_a_stack_agree() -> None:
     recipe = PAPER.replace(init_sd=0.3)
-    stack, work = make_stack(NetworkSizes(21, 3), 4, 10, recipe)
-    alone = make_member_stack([2], stack.sizes, recipe, 7, torch.zeros(()))
-    lone_work = Workspace(stack.sizes, 1, 10, recipe, torch.zeros(()))
+    stack, alone = make_stack(21, 3, range(4), recipe), make_stack(21, 3, [2], recipe)
     generator = torch.Generator().manual_seed(2)
     for _ in range(30):
-        fill_people(work, generator)
-        lone_work.people.copy_(work.people[2:3])
-        train.take_step(stack, work)
-        train.take_step(alone, lone_work)
-    mine, theirs = networks.named_weights(alone.weights.networks), networks.named_weights(stack.weights.networks)
-    for name, tensor in mine.items():
-        torch.testing.assert_close(tensor[0], theirs[name][2], rtol=0, atol=1e-5, msg=name)
+        x, y = draw_people(stack, 10, generator)
+        train.take_step(stack, x, y)
+        train.take_step(alone, x[2:3], y[2:3])
+    for name, weight in alone.weights.items():
+        torch.testing.assert_close(weight[0], stack.weights[name][2], rtol=0, atol=1e-5, msg=name)
 
 
 def test_one_broken_member_leaves_the_others_alone() -> None:
-    healthy, work = make_stack(NetworkSizes(12, 2), 3, 8)
-    broken, broken_work = make_stack(NetworkSizes(12, 2), 3, 8)
-    broken.weights.networks.f.encode1[1] = torch.nan
+    healthy, broken = make_stack(12, 2, range(3)), make_stack(12, 2, range(3))
+    broken.weights["f.encode1"].detach()[1] = torch.nan
     generator = torch.Generator().manual_seed(3)
     for _ in range(5):
-        fill_people(work, generator)
-        broken_work.people.copy_(work.people)
-        train.take_step(healthy, work)
-        train.take_step(broken, broken_work)
-    for name, tensor in networks.named_weights(healthy.weights.networks).items():
-        other = networks.named_weights(broken.weights.networks)[name]
-        assert torch.equal(tensor[[0, 2]], other[[0, 2]]), name
-    assert not torch.isfinite(broken.weights.networks.f.encode1[1]).any()
+        x, y = draw_people(healthy, 8, generator)
+        train.take_step(healthy, x, y)
+        train.take_step(broken, x, y)
+    for name, weight in healthy.weights.items():
+        assert torch.equal(weight[[0, 2]], broken.weights[name][[0, 2]]), name
+    assert not torch.isfinite(broken.weights["f.encode1"][1]).any()
 
 
 def test_weights_of_f_and_g_stay_within_the_clip() -> None:
-    recipe = PAPER.replace(clip=0.2)
-    stack, work = make_stack(NetworkSizes(12, 2), 1, 8, recipe)
-    fill_people(work, torch.Generator().manual_seed(3))
-    train.take_step(stack, work)
-    assert stack.weights.generator.abs().max() <= 0.2
+    stack = make_stack(12, 2, [0], PAPER.replace(clip=0.2))
+    train.take_step(stack, *draw_people(stack, 8, torch.Generator().manual_seed(3)))
+    largest = {name: float(weight.detach().abs().max()) for name, weight in stack.weights.items()}
+    assert max(size for name, size in largest.items() if name.startswith(("f.", "g1.", "g2."))) == pytest.approx(0.2)
+    assert max(size for name, size in largest.items() if name.startswith("d.")) > 0.2
 
 
 @pytest.mark.parametrize("removed", ["decomposition", "orthogonality", "reconstruction"])
 def test_an_ablation_is_a_recipe_with_a_weight_at_zero(removed: str) -> None:
-    recipe = PAPER.replace(**{removed: 0.0})
-    stack, work = make_stack(NetworkSizes(10, 2), 1, 6, recipe, torch.float64)
-    fill_people(work, torch.Generator().manual_seed(1))
-    plain = make_reference(stack, 0, recipe)
-    train.take_step(stack, work)
-    for name, grad in plain.step(*get_batch(work, 0)).items():
-        got = networks.named_weights(work.grads.networks)[name][0]
-        torch.testing.assert_close(got, grad, rtol=1e-9, atol=1e-10, msg=name)
+    recipe = PAPER.replace(**{removed: 0.0, "init_sd": 0.3})
+    checked = CheckedStack(make_stack(10, 2, [0], recipe, torch.float64))
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(3):
+        checked.take_step(*draw_people(checked.stack, 6, generator))
+    checked.check(1e-8)
 
 
 def test_only_public_names_of_torch_are_used() -> None:

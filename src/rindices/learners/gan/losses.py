@@ -1,14 +1,13 @@
 """Severities z of a step, the copula between them, and the losses of Surreal-GAN.
 
-A step needs K = 3 + M severity vectors per person. They are in one tensor (S, B, K, M), so that f decodes them in one
-product:
+A step needs 3 + M severity vectors per person:
 
-===========  =====================================================================
-``z[0]``     z, uniform on [0, 1]^M
-``z[1]``     z', uniform between z and 1 in each component (monotonicity)
-``z[2]``     z_cn, uniform on (0, 0.05)^M (near-zero loss)
-``z[3 + i]`` a^i, equal to z in component i and zero elsewhere (decomposition)
-===========  =====================================================================
+============  =====================================================================
+``drawn``     z, uniform on [0, 1]^M
+``higher``    z', uniform between z and 1 in each component (monotonicity)
+``near_zero`` z_cn, uniform on (0, 0.05)^M (near-zero loss)
+``singles``   a^i, equal to z in component i and zero elsewhere (decomposition)
+============  =====================================================================
 
 With a copula, z = Phi(L e) with e standard normal and L a lower triangular factor with rows of norm one: each component
 stays uniform, and L L^T is the correlation before Phi. The gradient reaches L through Phi.
@@ -37,41 +36,31 @@ def make_member_generator(seed: int, member: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(mixed[0] >> np.uint64(1)))
 
 
-class RowsByRole:
-    """Views of rows (S, B * K, C), one for each role of their severities.
+class ByRole(NamedTuple):
+    """Severities of a step (C = M), or the changes of regions that they cause (C = R)."""
 
-    rows: the K rows of a person are adjacent; batch: B.
-    """
-
-    def __init__(self, rows: Tensor, batch: int) -> None:
-        by_person = torch.unflatten(rows, 1, (batch, -1))
-        self.drawn = by_person[:, :, 0]  # (S, B, C)
-        self.higher = by_person[:, :, 1]  # (S, B, C)
-        self.near_zero = by_person[:, :, 2]  # (S, B, C)
-        self.singles = by_person[:, :, 3:]  # (S, B, M, C)
+    drawn: Tensor  # (S, B, C)
+    higher: Tensor  # (S, B, C)
+    near_zero: Tensor  # (S, B, C)
+    singles: Tensor  # (S, B, M, C)
 
 
 def draw_severities(
-    z: RowsByRole, draws: Tensor, generators: Sequence[torch.Generator], near_zero: float, factor: Tensor | None = None
-) -> None:
-    """Fill the severities of one step, each member from its own stream.
+    streams: Sequence[torch.Generator], batch: int, near_zero: float, phi: Tensor, correlated: bool = False
+) -> ByRole:
+    """Draw the severities of one step, each member from its own stream on the CPU.
 
-    z: written to. Entries of the single-pattern rows outside their pattern are not written and must be zero; draws:
-    buffer on the CPU, (S, 3, B, M). With a copula, ``draws[:, 0]`` holds the normal numbers e behind z, for
-    :func:`copula_gradient`; generators: one per member; near_zero: upper bound of z_cn; factor: L, (S, M, M), for
-    correlated severities.
+    batch: B; near_zero: upper bound of z_cn; phi: free parameters of the copula, (S, M, M), used if ``correlated``.
     """
-    for member, generator in zip(draws, generators, strict=True):
-        member.uniform_(generator=generator)
-        if factor is not None:
-            member[0].normal_(generator=generator)
-    drawn, higher, low = draws.to(z.drawn.device).unbind(1)
-    if factor is not None:
-        drawn = torch.special.ndtr(torch.bmm(drawn, factor.mT))
-    z.drawn.copy_(drawn)
-    torch.lerp(drawn, torch.ones_like(drawn), higher, out=z.higher)
-    torch.mul(low, near_zero, out=z.near_zero)
-    z.singles.diagonal(dim1=2, dim2=3).copy_(drawn)
+    draws = torch.empty(len(streams), 3, batch, phi.shape[-1], dtype=phi.dtype)
+    for member, stream in zip(draws, streams, strict=True):
+        member.uniform_(generator=stream)
+        if correlated:
+            member[0].normal_(generator=stream)
+    drawn, higher, low = draws.to(phi.device).unbind(1)
+    if correlated:
+        drawn = torch.special.ndtr(torch.bmm(drawn, copula_factor(phi).mT))
+    return ByRole(drawn, torch.lerp(drawn, torch.ones_like(drawn), higher), near_zero * low, torch.diag_embed(drawn))
 
 
 def copula_factor(phi: Tensor) -> Tensor:
@@ -95,19 +84,13 @@ def copula_divergence(factor: Tensor) -> Tensor:
     return (trace - factor.shape[1] + log_det) / 2
 
 
-def copula_gradient(phi: Tensor, normals: Tensor, d_z: Tensor, divergence: float) -> Tensor:
-    """Return the gradient of the copula's free parameters.
+def copula_loss(fake: Tensor, phi: Tensor, divergence: float) -> Tensor:
+    """Return the loss of the copula: D's logits (S, B, 2) of synthesised patients, and a weighted divergence; (S,).
 
-    phi: free parameters, (S, M, M); normals: e, (S, B, M); d_z: gradient of the adversarial loss with respect to z, (S,
-    B, M). Only this loss depends on the distribution of patients; the others would fit z to f; divergence: weight of
-    the divergence from independence.
+    Only D depends on the distribution of patients; the other losses would fit z to f.
     """
-    with torch.inference_mode(False), torch.enable_grad():
-        free = phi.clone().requires_grad_()
-        factor = copula_factor(free)
-        z = torch.special.ndtr(torch.bmm(normals.clone(), factor.mT))
-        loss = (z * d_z.clone()).sum() + divergence * copula_divergence(factor).sum()
-        return torch.autograd.grad(loss, free)[0]
+    margin = fake[..., 1 - REAL_LOGIT] - fake[..., REAL_LOGIT]
+    return margin.mean(dim=1) + divergence * copula_divergence(copula_factor(phi))
 
 
 class LossTerms(NamedTuple):
@@ -141,35 +124,39 @@ def adversarial_loss(fake: Tensor) -> Tensor:
 
 def change_loss(changes: Tensor) -> Tensor:
     """Return the mean of |f(x, z) - x|, which keeps the transformation sparse: (S, B, R) -> (S,)."""
-    return changes.abs().mean(dim=(1, 2))
+    return _average(changes.abs())
 
 
 def decomposition_loss(shares: Tensor, singles: Tensor) -> Tensor:
     """Return the mean square of g1(f(x, z)) - q: (S, B, M, R) x2 -> (S,)."""
-    return (shares - singles).square().mean(dim=(1, 2, 3))
+    return _average(functional.mse_loss(shares, singles, reduction="none"))
 
 
 def reconstruction_loss(r: Tensor, z: Tensor) -> Tensor:
     """Return the mean square of g(f(x, z)) - z: (S, B, M) x2 -> (S,)."""
-    return (r - z).square().mean(dim=(1, 2))
+    return _average(functional.mse_loss(r, z, reduction="none"))
 
 
 def orthogonality_loss(singles: Tensor) -> Tensor:
     """Return the mean square of A^T A - I, where A has columns abs(q_i) / norm(q_i): (S, B, M, R) -> (S,)."""
-    unit = functional.normalize(singles.abs(), dim=-1, eps=smallest_norm(singles))
-    excess = unit @ unit.mT - torch.eye(unit.shape[2], dtype=unit.dtype, device=unit.device)
-    return excess.square().mean(dim=(1, 2, 3))
+    sizes = singles.abs()
+    half = sizes @ sizes.detach().mT  # its gradient is half of that of the symmetric product, at half the cost
+    gram = 2 * half - half.detach()
+    # below the smallest number, gradients of a change without direction are zero instead of NaN
+    inverse_norm = gram.diagonal(dim1=2, dim2=3).clamp_min(torch.finfo(gram.dtype).tiny).rsqrt()
+    unit = gram * inverse_norm.unsqueeze(2) * inverse_norm.unsqueeze(3)
+    return _average((unit - torch.eye(unit.shape[2], dtype=unit.dtype, device=unit.device)).square())
 
 
 def monotonicity_loss(low: Tensor, high: Tensor) -> Tensor:
     """Return the mean square of max(|change at z| - |change at z'|, 0): (S, B, R) x2 -> (S,)."""
-    return (low.abs() - high.abs()).clamp_min(0).square().mean(dim=(1, 2))
+    return _average((low.abs() - high.abs()).relu().square())
+
+
+def _average(values: Tensor) -> Tensor:
+    """Return the mean of each member: (S, ...) -> (S,). The gradient of the sum needs no array of its own."""
+    return values.flatten(1).sum(dim=1) / values[0].numel()
 
 
 near_zero_loss = change_loss
 """The cn loss, mean |f(x, z_cn) - x|: (S, B, R) -> (S,)."""
-
-
-def smallest_norm(like: Tensor) -> float:
-    """Return the smallest norm of a change that has a direction; below it, gradients are zero instead of NaN."""
-    return float(torch.finfo(like.dtype).tiny ** 0.5)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,59 +19,57 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from rindices._typing import FloatArray, IntArray
+from rindices._typing import FloatArray
 from rindices.atomic import write_atomically
 from rindices.errors import RindicesError
 from rindices.learners.ensemble import TrainingOutcome
-from rindices.learners.gan import losses, networks
-from rindices.learners.gan.gradients import Workspace
-from rindices.learners.gan.losses import LossTerms
-from rindices.learners.gan.networks import FlatWeights, NetworkSizes, append_ones
+from rindices.learners.gan.losses import LossTerms, make_member_generator
+from rindices.learners.gan.networks import Weights, draw_weights
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
 from rindices.learners.prepared_people import draw_subsample
 
-CHECKPOINT_FORMAT = "rindices.surreal.checkpoint/1"
+CHECKPOINT_FORMAT = "rindices.surreal.checkpoint/2"
 
 
 @dataclass
 class MemberStack:
     """S members in training.
 
-    members: their numbers within the run; each has its own random stream; sizes: regions and patterns; step_count:
-    steps taken, a scalar; weights, first_moments, second_moments: the four networks and the copula, and Adam's two
-    moments of each weight; streams: one random stream per member.
+    members: their numbers within the run; steps: steps taken; weights, first_moments, second_moments: the four networks
+    and the copula, and Adam's two moments of each weight; streams: one random stream per member.
     """
 
     members: tuple[int, ...]
-    sizes: NetworkSizes
-    step_count: Tensor
-    weights: FlatWeights
-    first_moments: FlatWeights
-    second_moments: FlatWeights
+    recipe: Recipe
+    weights: Weights
+    first_moments: Weights
+    second_moments: Weights
     streams: list[torch.Generator]
+    steps: int = 0
 
     def select(self, positions: Sequence[int]) -> MemberStack:
         """Return a stack of the members at these positions of the S axis."""
-        index = torch.tensor(list(positions), dtype=torch.long, device=self.weights.phi.device)
+        index = list(positions)
         weights, first, second = (
-            networks.select_member_weights(each, self.sizes, index)
-            for each in (self.weights, self.first_moments, self.second_moments)
+            {name: each.detach()[index] for name, each in group.items()}
+            for group in (self.weights, self.first_moments, self.second_moments)
         )
-        members = tuple(self.members[position] for position in positions)
-        streams = [self.streams[position] for position in positions]
-        return MemberStack(members, self.sizes, self.step_count, weights, first, second, streams)
+        return replace(
+            self,
+            members=tuple(self.members[position] for position in positions),
+            weights={name: weight.requires_grad_() for name, weight in weights.items()},
+            first_moments=first,
+            second_moments=second,
+            streams=[self.streams[position] for position in positions],
+        )
 
 
-def make_member_stack(
-    members: Sequence[int], sizes: NetworkSizes, recipe: Recipe, seed: int, like: Tensor
-) -> MemberStack:
+def make_member_stack(members: Sequence[int], plan: TrainingPlan, n_regions: int, like: Tensor) -> MemberStack:
     """Return members with random initial weights, of the dtype and device of ``like``."""
-    weights, first, second = (networks.allocate_weights(sizes, len(members), like) for _ in range(3))
-    streams = [losses.make_member_generator(seed, member) for member in members]
-    networks.initialise_weights(weights, recipe.init_sd, streams)
-    weights.phi.copy_(torch.eye(sizes.patterns))
-    step_count = torch.zeros((), dtype=torch.float32, device=like.device)
-    return MemberStack(tuple(members), sizes, step_count, weights, first, second, streams)
+    streams = [make_member_generator(plan.seed, member) for member in members]
+    weights = draw_weights(n_regions, plan.patterns, plan.recipe.init_sd, streams, like)
+    first, second = ({name: torch.zeros_like(each) for name, each in weights.items()} for _ in range(2))
+    return MemberStack(tuple(members), plan.recipe, weights, first, second, streams)
 
 
 @dataclass
@@ -81,49 +79,45 @@ class BatchSampler:
     A pass visits each person once, in random order. People left over when no full batch remains wait for the next pass.
     Controls and patients have separate passes.
 
-    table: controls, then patients, each row ending in a one, (N, R + 1); orders: for controls and for patients, rows of
-    ``table`` in the order of the current pass, (S, N_cn) and (S, N_pt); cursors: number of people already taken from
-    each order.
+    table: controls, then patients, (N, R); orders: for controls and for patients, rows of ``table`` in the order of the
+    current pass, (S, N_cn) and (S, N_pt); cursors: number of people already taken from each order; batch: B.
     """
 
     table: Tensor
     orders: list[Tensor]
     cursors: list[int]
+    batch: int
 
-    def fill(self, people: Tensor, streams: Sequence[torch.Generator]) -> None:
-        """Write the next batch of every member: B controls, then B patients, (S, 2 B, R + 1)."""
-        batch = people.shape[1] // 2
-        rows = torch.cat([self._next_rows(group, batch, streams) for group in (0, 1)], dim=1)
-        torch.index_select(self.table, 0, rows.flatten(), out=people.flatten(0, 1))
+    def draw(self, streams: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
+        """Return the next controls and patients of every member, (S, B, R) each."""
+        controls, patients = (self._draw_group(group, streams) for group in (0, 1))
+        return controls, patients
 
-    def _next_rows(self, group: int, batch: int, streams: Sequence[torch.Generator]) -> Tensor:
+    def _draw_group(self, group: int, streams: Sequence[torch.Generator]) -> Tensor:
         order, start = self.orders[group], self.cursors[group]
-        if start + batch > order.shape[1]:
+        if start + self.batch > order.shape[1]:
             for row, stream in zip(order, streams, strict=True):
                 row.copy_(row[torch.randperm(len(row), generator=stream).to(row.device)])
             start = 0
-        self.cursors[group] = start + batch
-        return order[:, start : start + batch]
+        self.cursors[group] = start + self.batch
+        rows = order[:, start : start + self.batch]
+        return torch.index_select(self.table, 0, rows.flatten()).view(*rows.shape, -1)
 
     def select(self, positions: Sequence[int]) -> BatchSampler:
         """Return the sampler of the members at these positions of the S axis."""
-        index = torch.tensor(list(positions), dtype=torch.long, device=self.table.device)
-        return BatchSampler(self.table, [order[index] for order in self.orders], list(self.cursors))
+        return replace(self, orders=[order[list(positions)] for order in self.orders], cursors=list(self.cursors))
 
 
-def make_batch_sampler(
-    controls: Tensor, patients: Tensor, members: int, seen: Sequence[IntArray] | None = None
-) -> BatchSampler:
-    """Return a sampler before the first shuffle.
-
-    controls, patients: (N_cn, R) and (N_pt, R); members: S; seen (N,): rows of the people of each member, which count
-    controls first, then patients. Left out, everyone.
-    """
-    table = append_ones(torch.cat([controls, patients]))
-    rows = seen or [np.arange(len(table))] * members
-    groups = ([r[r < len(controls)] for r in rows], [r[r >= len(controls)] for r in rows])
-    orders = [torch.as_tensor(np.stack(group), device=table.device) for group in groups]
-    return BatchSampler(table, orders, [order.shape[1] for order in orders])
+def make_batch_sampler(controls: Tensor, patients: Tensor, members: Sequence[int], plan: TrainingPlan) -> BatchSampler:
+    """Return a sampler before the first shuffle: (N_cn, R) and (N_pt, R), of which a member sees its own share."""
+    y, share = np.repeat([0, 1], [len(controls), len(patients)]), plan.recipe.share
+    streams = (np.random.default_rng([plan.seed, member]) for member in members)
+    seen = [draw_subsample(y, share, stream).seen for stream in streams]
+    orders = [
+        torch.as_tensor(np.stack([rows[y[rows] == group] for rows in seen]), device=controls.device) for group in (0, 1)
+    ]
+    sizes = [order.shape[1] for order in orders]
+    return BatchSampler(torch.cat([controls, patients]), orders, sizes, plan.recipe.batch_size(*sizes))
 
 
 @dataclass(frozen=True)
@@ -131,7 +125,7 @@ class TrainedMember:
     """One member when it stopped.
 
     member: its number within the run; outcome: why it stopped; steps: steps it took; weights: its weights by name,
-    without a member axis; see :func:`.networks.named_weights`; correlation: correlation of the copula between the
+    without a member axis; see :func:`.networks.list_weight_shapes`; correlation: correlation of the copula between the
     severities, (M, M); the identity without a copula; history: one row per check: the step, then the losses in the
     order of :class:`.losses.LossTerms`.
     """
@@ -146,12 +140,10 @@ class TrainedMember:
 
 @dataclass
 class TrainingState:
-    """One stack in training: members, position in the data, buffers, and what has been recorded."""
+    """One stack in training: members, position in the data, and what has been recorded."""
 
     stack: MemberStack
     batches: BatchSampler
-    work: Workspace
-    steps: int = 0
     history: dict[int, list[list[float]]] = field(default_factory=dict)  # rows of losses of each running member
     trained: list[TrainedMember] = field(default_factory=list)
 
@@ -160,11 +152,14 @@ class TrainingState:
         """Whether a member is still in training."""
         return bool(self.stack.members)
 
+    @property
+    def steps(self) -> int:
+        """Steps taken."""
+        return self.stack.steps
+
     def select_members(self, positions: Sequence[int]) -> None:
         """Continue with the members at these positions of the S axis only."""
         self.stack, self.batches = self.stack.select(positions), self.batches.select(positions)
-        work = self.work
-        self.work = Workspace(work.sizes, len(positions), work.batch, work.recipe, work.people)
 
 
 def make_training_state(
@@ -174,16 +169,9 @@ def make_training_state(
 
     members: numbers of the members of this stack; plan: recipe and seed; controls, patients: (N_cn, R) and (N_pt, R).
     """
-    sizes, recipe = NetworkSizes(controls.shape[1], plan.patterns), plan.recipe
-    stack = make_member_stack(members, sizes, recipe, plan.seed, controls)
-    y, seen = np.repeat([0, 1], [len(controls), len(patients)]), None
-    if recipe.share < 1:
-        streams = [np.random.default_rng([plan.seed, member]) for member in members]
-        seen = [draw_subsample(y, recipe.share, stream).seen for stream in streams]
-    batches = make_batch_sampler(controls, patients, len(members), seen)
-    batch = recipe.batch_size(*(order.shape[1] for order in batches.orders))
-    work = Workspace(sizes, len(members), batch, recipe, controls)
-    return TrainingState(stack, batches, work, history={member: [] for member in members})
+    stack = make_member_stack(members, plan, controls.shape[1], controls)
+    batches = make_batch_sampler(controls, patients, members, plan)
+    return TrainingState(stack, batches, history={member: [] for member in members})
 
 
 class _StackRecord(BaseModel):
@@ -223,12 +211,8 @@ def _select_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]
 def _iter_live_tensors(state: TrainingState) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of the members in training, which are restored in place."""
     stack = state.stack
-    yield "count", stack.step_count
-    flat = {"weights": stack.weights, "first": stack.first_moments, "second": stack.second_moments}
-    for name, weights in flat.items():
-        yield f"{name}.generator", weights.generator
-        yield f"{name}.discriminator", weights.discriminator
-        yield f"phi_{name}".removesuffix("_weights"), weights.phi
+    for kind, weights in (("weights", stack.weights), ("first", stack.first_moments), ("second", stack.second_moments)):
+        yield from ((f"{kind}.{name}", weight.detach()) for name, weight in weights.items())
     for name, order in zip(("controls", "patients"), state.batches.orders, strict=True):
         yield f"order.{name}", order
 
@@ -251,7 +235,7 @@ def _restore_state(state: TrainingState, record: _StackRecord, tensors: dict[str
     if sorted([*record.members, *(member for member, _, _ in record.trained)]) != sorted(members):
         raise ValueError("it has other members")
     state.select_members([members.index(member) for member in record.members])
-    state.steps, state.batches.cursors = record.steps, record.cursors
+    state.stack.steps, state.batches.cursors = record.steps, record.cursors
     for name, tensor in _iter_live_tensors(state):
         if tensors[name].shape != tensor.shape or tensors[name].dtype != tensor.dtype:
             raise ValueError(f"{name} has another shape or type")

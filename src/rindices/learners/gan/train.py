@@ -1,7 +1,6 @@
 """Training (Algorithm 1): members step until they converge, diverge or reach the step limit.
 
-A step updates D on the adversarial loss and then f, g1 and g2 together on the full objective. It allocates nothing
-large: all buffers are in a :class:`.gradients.Workspace`, and gradients are those of :mod:`.gradients`.
+A step updates D on the adversarial loss and then f, g1 and g2 together on the full objective.
 
 Members are trained in small stacks. Stacks are independent, so the numbers of a member do not depend on the other
 stacks, on their order or on the number of workers.
@@ -11,9 +10,10 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -23,15 +23,12 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from rindices._typing import FloatArray
-from rindices.errors import RindicesError
 from rindices.learners.ensemble import Member, TrainingOutcome
-from rindices.learners.gan import gradients, losses, networks
-from rindices.learners.gan.gradients import Workspace
+from rindices.learners.gan import losses, networks
 from rindices.learners.gan.losses import LossTerms
-from rindices.learners.gan.networks import Transformation, append_ones
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
 from rindices.learners.gan.state import Checkpoint, MemberStack, TrainedMember, TrainingState
-from rindices.learners.inference import LEAKY_RELU_SLOPE, SEVERITY_LEVELS, SurrealHead
+from rindices.learners.inference import SEVERITY_LEVELS, SurrealHead
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.preprocess.standardise import CONTROL_SD
 from rindices.threads import limit_blas_threads
@@ -82,12 +79,10 @@ def train_stacks(
     and seed; device: device of the arithmetic; random numbers always come from the CPU; workers: threads, each with one
     stack at a time. The numbers do not depend on it; path: checkpoint file. If it exists, training resumes from it with
     the same numbers; save_every: steps between checkpoints. Returns in the order of ``plan.members``. Raises
-    RindicesError: if a table is not people x regions or has missing values, or the checkpoint belongs to another
-    training.
+    RindicesError: if the checkpoint belongs to another training.
     """
     dtype = getattr(torch, plan.dtype)
     x, y = (torch.as_tensor(people).to(device, dtype) for people in (controls, patients))
-    _validate_inputs(x, y)
     checkpoint = Checkpoint.begin(path, plan, x, y)
     stop = threading.Event()
     with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
@@ -108,18 +103,6 @@ def train_stacks(
     return [trained[member] for member in plan.members]
 
 
-def _validate_inputs(controls: Tensor, patients: Tensor) -> None:
-    for name, people in (("controls", controls), ("patients", patients)):
-        if people.dim() != 2 or not len(people):
-            raise RindicesError(f"{name} have shape {tuple(people.shape)}; give people x regions.")
-        if not torch.isfinite(people).all():
-            rows = torch.nonzero(~torch.isfinite(people).all(dim=1)).flatten()[:3].tolist()
-            raise RindicesError(f"{name} have missing values, first in rows {rows}; drop or fill them.")
-    if controls.shape[1] != patients.shape[1]:
-        numbers = f"{controls.shape[1]} and {patients.shape[1]} regions"
-        raise RindicesError(f"controls and patients have {numbers}; give the same regions.")
-
-
 def train_stack(state: TrainingState, recipe: Recipe, until: int, stop: threading.Event | None = None) -> None:
     """Train a stack to the first check at or after step ``until``, or until its last member stops.
 
@@ -132,116 +115,66 @@ def train_stack(state: TrainingState, recipe: Recipe, until: int, stop: threadin
         release_stopped_members(state, terms, recipe)
 
 
-@torch.inference_mode()
 def run_steps(state: TrainingState, steps: int) -> LossTerms:
     """Take a number of steps and return the losses of the last one."""
-    for number in range(1, steps + 1):
-        state.batches.fill(state.work.people, state.stack.streams)
-        terms = take_step(state.stack, state.work, with_losses=number == steps)
-    state.steps += steps
-    assert terms is not None
+    for _ in range(steps):
+        terms = take_step(state.stack, *state.batches.draw(state.stack.streams))
     return terms
 
 
-def take_step(stack: MemberStack, work: Workspace, with_losses: bool = False) -> LossTerms | None:
-    """Draw severities and update D, then f, g1 and g2, on the people in ``work``.
-
-    stack: members, changed in place; work: ``work.people`` holds the batch, ``work.recipe`` the learning rates;
-    with_losses: whether to compute the losses; training needs only their gradients. Returns losses of the batch, with
-    the weights for which the gradients were taken.
-    """
-    nets, recipe = stack.weights.networks, work.recipe
-    stack.step_count += 1
-    # z, z' and z_cn; all changes in one pass of f, and y' = f(x, z)
-    factor = losses.copula_factor(stack.weights.phi) if recipe.correlated else None
-    losses.draw_severities(work.z, work.draws, stack.streams, recipe.near_zero_bound, factor)
-    networks.apply_transformation(nets.f, work.controls, work.z_rows, work.f)
-    work.fake_and_real.copy_(work.people)
-    work.synthetic.add_(work.change.drawn)
+def take_step(stack: MemberStack, x: Tensor, y: Tensor) -> LossTerms:
+    """Update all networks on controls x and patients y, (S, B, R) each; return the losses before the updates."""
+    weights, recipe = stack.weights, stack.recipe
+    stack.steps += 1
+    z = losses.draw_severities(stack.streams, x.shape[1], recipe.near_zero_bound, weights["phi"], recipe.correlated)
+    code = networks.encode_controls(weights, x)
+    change = losses.ByRole(*(networks.compute_change(weights, code, severities) for severities in z))
+    synthetic = x + change.drawn  # y' = f(x, z)
     # theta_D: l_c(D(y), e_1) + l_c(D(y'), e_0)
-    discrimination = _update_discriminator(stack, work, with_losses)
+    logits = networks.apply_perceptron(weights, "d", torch.cat([synthetic.detach(), y], dim=1))
+    discrimination = losses.discrimination_loss(*logits.chunk(2, dim=1))
+    of_d = [name for name in weights if name.startswith("d.")]
+    _update_weights(stack, of_d, discrimination, recipe.discriminator_ratio)
     # theta_f, theta_g1 and theta_g2: the weighted sum of all other losses, with g1 and g2 applied to y'
-    gradients.adversarial_gradient(nets, work)
-    torch.ops.aten.leaky_relu.out(work.synthetic_with_one, LEAKY_RELU_SLOPE, out=work.y_leaky)
-    networks.apply_linear(work.y_leaky, nets.g1.weight, None, work.share_blocks)
-    networks.apply_perceptron(nets.g2, work.share_rows, work.g2)
-    terms = None if discrimination is None else _compute_losses(work, discrimination)
-    gradients.reconstruction_gradient(nets, work)
-    gradients.penalty_gradient(work)
-    gradients.synthetic_gradient(nets, work)
-    if recipe.correlated and stack.step_count > recipe.copula_after:
-        _update_copula(stack, work)
-    _update_generator(stack, work)
-    return terms
-
-
-def _update_discriminator(stack: MemberStack, work: Workspace, with_losses: bool) -> Tensor | None:
-    """Train D to tell y' from y; return its loss if asked for."""
-    d, b = stack.weights.networks.d, work.batch
-    trace = networks.apply_perceptron(d, work.fake_and_real, work.d)
-    loss = losses.discrimination_loss(trace.top[:, :b], trace.top[:, b:]) if with_losses else None
-    gradients.cross_entropy_backward(trace.top, work.targets, 1 / b, work.d_d.top)
-    gradients.perceptron_backward(d, trace, work.d_d)
-    gradients.perceptron_weight_gradients(work.fake_and_real, trace, work.d_d, work.grads.networks.d)
-    rate = work.recipe.learning_rate * work.recipe.discriminator_ratio
-    adam_step_(stack, "discriminator", work.grads.discriminator, rate, work.recipe)
-    return loss
-
-
-def _compute_losses(work: Workspace, discrimination: Tensor) -> LossTerms:
-    """Return the losses of the step whose activations are in ``work``."""
-    change, z = work.change, work.z
-    return LossTerms(
+    fake, shares = networks.apply_perceptron(weights, "d", synthetic), networks.decompose(weights, synthetic)
+    terms = LossTerms(
         discrimination=discrimination,
-        adversarial=losses.adversarial_loss(work.fake.top),
+        adversarial=losses.adversarial_loss(fake),
         change=losses.change_loss(change.drawn),
-        decomposition=losses.decomposition_loss(work.shares, change.singles),
-        reconstruction=losses.reconstruction_loss(work.r, z.drawn),
+        decomposition=losses.decomposition_loss(shares, change.singles),
+        reconstruction=losses.reconstruction_loss(
+            networks.apply_perceptron(weights, "g2", shares.flatten(1, 2)).view(z.drawn.shape), z.drawn
+        ),
         orthogonality=losses.orthogonality_loss(change.singles),
         monotonicity=losses.monotonicity_loss(change.drawn, change.higher),
         near_zero=losses.near_zero_loss(change.near_zero),
     )
+    if recipe.correlated and stack.steps > recipe.copula_after:
+        divergence = losses.copula_loss(fake, weights["phi"], recipe.copula_divergence)
+        _update_weights(stack, ["phi"], divergence, recipe.copula_ratio, recipe.copula_after)
+    objective = torch.stack([weight * getattr(terms, name) for name, weight in asdict(recipe.weights).items()])
+    others = [name for name in weights if name != "phi" and name not in of_d]
+    _update_weights(stack, others, objective)
+    for name in others:
+        weights[name].detach().clamp_(-recipe.clip, recipe.clip)
+    return LossTerms(*(term.detach() for term in terms))
 
 
-def _update_generator(stack: MemberStack, work: Workspace) -> None:
-    """Compute the gradient of f, then apply Adam and the clipping to f, g1 and g2."""
-    recipe, f, grads = work.recipe, stack.weights.networks.f, work.grads.networks.f
-    gradients.transformation_backward(f, work.controls, work.z_rows, work.f, work.d_f, grads)
-    adam_step_(stack, "generator", work.grads.generator, recipe.learning_rate, recipe)
-    stack.weights.generator.clamp_(-recipe.clip, recipe.clip)
-
-
-def _update_copula(stack: MemberStack, work: Workspace) -> None:
-    """Train the copula to raise D's log-odds that y' is real.
-
-    This is the gradient of KL(synthesised || real) under the best D. The adversarial loss of f would not do: it is
-    convex in the log-odds, so while f's mean change is slightly wrong it rewards a smaller spread, and drives the
-    severities apart whatever the data.
-    """
-    nets, recipe = stack.weights.networks, work.recipe
-    for logit, sign in ((1 - losses.REAL_LOGIT, 1), (losses.REAL_LOGIT, -1)):
-        work.d_fake.top[..., logit] = sign / work.batch
-    gradients.perceptron_backward(nets.d, work.fake, work.d_fake)
-    d_y = torch.bmm(work.d_fake.hidden1, nets.d.weight1[:, :-1].mT)
-    d_z = gradients.severity_gradient(nets.f, work.f, d_y)
-    normals = work.draws[:, 0].to(d_z.device)
-    gradient = losses.copula_gradient(stack.weights.phi, normals, d_z, recipe.copula_divergence)
-    adam_step_(stack, "phi", gradient, recipe.learning_rate * recipe.copula_ratio, recipe, recipe.copula_after)
+def _update_weights(
+    stack: MemberStack, names: Sequence[str], loss: Tensor, ratio: float = 1.0, steps_without: int = 0
+) -> None:
+    """Take a step of Adam on the sum of a loss; ``ratio`` scales its rate, and the first steps may be without it."""
+    recipe = stack.recipe
+    weights, first, second = (
+        [group[name].detach() for name in names] for group in (stack.weights, stack.first_moments, stack.second_moments)
+    )
+    gradients = torch.autograd.grad(loss.sum(), [stack.weights[name] for name in names], retain_graph=names == ["phi"])
+    counts = torch.full((len(names),), float(stack.steps - steps_without - 1), device=weights[0].device).unbind()
+    step = functools.partial(_adam, beta1=recipe.beta1, beta2=recipe.beta2, eps=recipe.epsilon)
+    step(weights, list(gradients), first, second, [], list(counts), lr=recipe.learning_rate * ratio)
 
 
 _adam = functools.partial(adam, fused=True, weight_decay=0.0, amsgrad=False, maximize=False)
-
-
-def adam_step_(
-    stack: MemberStack, buffer: str, grad: Tensor, rate: float, recipe: Recipe, steps_without: int = 0
-) -> None:
-    """Take one step of Adam on a flat buffer of all weights, in one pass.
-
-    ``stack.step_count`` already includes this step; in the first ``steps_without`` steps the buffer was not trained.
-    """
-    w, m, v = (getattr(each, buffer) for each in (stack.weights, stack.first_moments, stack.second_moments))
-    count = stack.step_count - steps_without - 1  # a new tensor, to which torch adds the step
-    _adam([w], [grad], [m], [v], [], [count], lr=rate, beta1=recipe.beta1, beta2=recipe.beta2, eps=recipe.epsilon)
 
 
 def release_stopped_members(state: TrainingState, terms: LossTerms, recipe: Recipe) -> None:
@@ -269,33 +202,23 @@ def release_stopped_members(state: TrainingState, terms: LossTerms, recipe: Reci
 
 def _make_trained_member(state: TrainingState, position: int, outcome: TrainingOutcome) -> TrainedMember:
     stack, member = state.stack, state.stack.members[position]
-    weights = networks.named_weights(stack.weights.networks)
-    return TrainedMember(
-        member,
-        outcome,
-        state.steps,
-        {name: tensor[position].detach().cpu().clone() for name, tensor in weights.items()},
-        losses.copula_correlation(stack.weights.phi)[position].cpu().clone(),
-        np.array(state.history.pop(member)),
-    )
+    weights = {name: weight.detach()[position].cpu().clone() for name, weight in stack.weights.items()}
+    correlation = losses.copula_correlation(weights.pop("phi")[None])[0]
+    return TrainedMember(member, outcome, state.steps, weights, correlation, np.array(state.history.pop(member)))
 
 
 def extract_head(weights: Mapping[str, Tensor]) -> SurrealHead:
     """Return g of one member from its named weights."""
     layers = (f"{kind}{layer}" for kind in ("weight", "bias") for layer in (1, 2, 3))
     g2 = {f"g2_{name}": weights[f"g2.{name}"].numpy() for name in layers}
-    return SurrealHead(g1=weights["g1.weight"].numpy(), **g2)
+    return SurrealHead(g1=torch.cat([weights["g1.weight"], weights["g1.bias"]]).numpy(), **g2)
 
 
 @torch.inference_mode()
 def _compute_shift_curves(trained: TrainedMember, controls: FloatArray) -> FloatArray:
     """Return the mean change of controls (N, R) under each pattern alone, (Q, M, R), in control sd."""
-    f = Transformation(*(trained.weights[f"f.{name}"].double()[None] for name in Transformation._fields))
-    n_patterns = f.gate.shape[1] - 1
-    x = torch.as_tensor(controls, dtype=torch.float64)[None]
-    curves = []
-    for severity in SEVERITY_LEVELS:
-        singles = append_ones(severity * torch.eye(n_patterns, dtype=torch.float64)).repeat(len(controls), 1)[None]
-        change = networks.apply_transformation(f, x, singles).change.view(len(controls), n_patterns, -1)
-        curves.append(change.mean(dim=0).numpy() / CONTROL_SD)
-    return np.stack(curves)
+    weights = {name: weight.double()[None] for name, weight in trained.weights.items()}
+    code = networks.encode_controls(weights, torch.as_tensor(controls, dtype=torch.float64)[None])
+    singles = torch.eye(len(trained.correlation), dtype=torch.float64).expand(1, len(controls), -1, -1)
+    changes = [networks.compute_change(weights, code, severity * singles) for severity in SEVERITY_LEVELS]
+    return np.stack([change[0].mean(dim=0).numpy() / CONTROL_SD for change in changes])
