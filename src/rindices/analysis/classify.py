@@ -13,8 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+import rindices.analysis.tidy as tidy
 from rindices._typing import FloatArray, IntArray
-from rindices.analysis import tidy
 from rindices.analysis.compare import find_controls
 from rindices.errors import AnalysisError
 from rindices.learners.prepared_people import order_by_values

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr
 
+import rindices.analysis.outcome_models as outcome_models
 import rindices.analysis.tidy as tidy
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.analysis import outcome_models
 from rindices.errors import AnalysisError, Findings, ProblemCode, format_count, join_names
 from rindices.tables.cohort import ID
 from rindices.wording import load_columns

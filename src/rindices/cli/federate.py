@@ -52,7 +52,7 @@ def federate(
     as_json: Json = False,
 ) -> None:
     """Fit a study across sites that answer with sums; run the same command again to go on after an interruption."""
-    from rindices.federated.fit import run_federated_study
+    from rindices.federated.fit import FederatedSettings, run_federated_study
     from rindices.federated.folder import FolderTransport, make_run_name, read_key, wait_for_sites
     from rindices.federated.messages import WaitingError
     from rindices.federated.secure import FEWEST_SITES
@@ -87,8 +87,7 @@ def federate(
         names = wait_for_sites(exchange, sites, left_out, wait, poll)
         run = make_run_name({**federated.to_dict(), "sites": names})
         site_keys = {} if keys is None else {name: read_key(keys / f"{name}.key") for name in names}
-        study_values = federated.to_dict()
-        transport = FolderTransport(exchange, run, names, site_keys, wait, poll, print_line, study_values)
+        transport = FolderTransport(exchange, run, names, site_keys, wait, poll, print_line, federated.to_dict())
         transport.begin()
         result = run_federated_study(transport, federated, out, print_line, _print_round)
     except WaitingError as error:

@@ -124,7 +124,8 @@ def publish(
     """Write a model for passing on, which says little about who took part; the table of the study is read again."""
     import numpy as np
 
-    from rindices.cli.options import load_study, read_study_table
+    from rindices.cli.fit import read_study_table
+    from rindices.cli.options import load_study
     from rindices.model.fitted import load
     from rindices.share.publish import publish_model
     from rindices.study.preflight import read_reference

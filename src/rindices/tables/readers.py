@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from rindices import errors
+import rindices.errors as errors
 from rindices.tables.cohort import ID, SESSION, Cohort
 from rindices.tables.io.frames import MemoryTable, to_text
 from rindices.tables.layout import formats
