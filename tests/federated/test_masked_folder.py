@@ -77,7 +77,7 @@ def run_centre(root: Path, settings: FederatedSettings = SETTINGS, patience: flo
 
 def get_pooled() -> np.ndarray:
     """Return the patterns of all people in one site."""
-    sites = InMemoryTransport([Site("all", simulate_people())])
+    sites = InMemoryTransport([Site("all", simulate_people(), 0)])
     model = run_federated_study(sites, replace(SETTINGS, masked=False)).model
     assert model is not None
     return model.patterns
@@ -228,11 +228,15 @@ def change_sites(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Change:
 
 STRANGER = {"key": "11" * 32, "controls": 50, "patients": 50}
 ATTACKS: dict[str, tuple[str, Change, str]] = {
-    "another preparation": (kinds.MOMENTS, scale_array("standardise.sd", 1.01), "other-request"),
-    "another transform": (kinds.TRANSFORM, scale_array("shares", 1.01), "other-request"),
+    "another preparation": (kinds.MOMENTS, scale_array("0/standardise.sd", 1.01), "other-request"),
+    "another transform": (kinds.TRANSFORM, scale_array("0/standardise.sd", 1.01), "other-request"),
     "another centre": (kinds.PRODUCTS, scale_array("centre", 1.001), "other-request"),
     "numbers of people in categories": (kinds.PRODUCTS, scale_array("numbers", 2.0), "other-request"),
-    "other sets": (kinds.MOMENTS, set_setting(sets=[["member-0", "patients"], ["all", "patients"]]), "other-request"),
+    "other sets": (
+        kinds.MOMENTS,
+        set_setting(sets=[[0, "member-0", "patients"], [0, "all", "patients"]]),
+        "other-request",
+    ),
     "another plan": (
         kinds.MOMENTS,
         lambda request: set_setting(plan={**request.settings["plan"], "seed": 1})(request),
@@ -374,6 +378,8 @@ def test_a_round_is_answered_once_also_after_a_restart(tmp_path: Path) -> None:
     site, settings = make_masked_site(tmp_path)
     numbers = np.full((2, len(site.regions)), 50.0)
     arrays = {"centre": np.zeros(len(site.regions)), "numbers": numbers}
+    sizes = [3 * site.cohort.n_controls, 3 * site.cohort.n_patients]
+    settings |= {"sets": [["everyone", "all", "controls"]], "plan": {"seed": 0, "members": 2, "sizes": sizes}}
     first = site.answer(Request("products", 3, settings, arrays))
     again = make_masked_site(tmp_path)[0].answer(Request("products", 3, settings, arrays))
     assert first.encode() == again.encode()

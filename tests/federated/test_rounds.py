@@ -27,7 +27,8 @@ REQUEST = Request(kinds.PRODUCTS, 3, {"sets": SETS}, {"centre": np.zeros(4)})
 DIGEST = compute_message_digest(REQUEST.encode())
 SHAPES = kinds.get_kind(REQUEST.kind).get_shapes(REQUEST)
 SIZES = {"controls": 20, "patients": 30}
-VALID = Answer(SITE, REQUEST.kind, 3, DIGEST, dict(SIZES), {name: np.ones(shape) for name, shape in SHAPES.items()})
+COUNTS = {f"all/{group}": size for group, size in SIZES.items()}
+VALID = Answer(SITE, REQUEST.kind, 3, DIGEST, COUNTS, {name: np.ones(shape) for name, shape in SHAPES.items()})
 Fault = Callable[[np.random.Generator], Answer]
 
 
@@ -35,7 +36,7 @@ def _set_value(value: float) -> Fault:
     def alter(rng: np.random.Generator) -> Answer:
         arrays = {name: array.copy() for name, array in VALID.arrays.items()}
         name = str(rng.choice(sorted(arrays)))
-        arrays[name][rng.integers(arrays[name].size)] = value
+        arrays[name].flat[rng.integers(arrays[name].size)] = value
         return replace(VALID, arrays=arrays)
 
     return alter
@@ -65,10 +66,10 @@ FAULTS: dict[str, Fault] = {
     "replayed round": lambda rng: replace(VALID, round=int(rng.choice([1, 2, 4, 50]))),
     "other request": lambda rng: replace(VALID, request_digest=rng.bytes(32).hex()),
     "other kind": lambda rng: replace(VALID, kind=str(rng.choice(["means", "curves", "rows", ""]))),
-    "too many people": lambda rng: replace(VALID, counts={"controls": int(rng.integers(21, 10**9)), "patients": 1}),
-    "negative people": lambda rng: replace(VALID, counts={"controls": -int(rng.integers(1, 99)), "patients": 1}),
+    "too many people": lambda rng: replace(VALID, counts={**COUNTS, "all/controls": int(rng.integers(21, 10**9))}),
+    "negative people": lambda rng: replace(VALID, counts={**COUNTS, "all/controls": -int(rng.integers(1, 99))}),
     "no counts": lambda rng: replace(VALID, counts={}),
-    "nobody": lambda rng: replace(VALID, counts={"controls": 0, "patients": 0}),
+    "nobody": lambda rng: replace(VALID, counts=dict.fromkeys(COUNTS, 0)),
 }
 BYTES: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
     "truncated": lambda content, rng: content[: rng.integers(len(content))],

@@ -525,8 +525,9 @@ class Site:
         return self._preparations[key][1]
 
     def _find_controls(self, request: Request, key: str) -> BoolArray:
-        """Return the controls (N,) from whom a preparation is learnt."""
-        return self._get_subsets(request).find("all" if key == EVERYONE else name_member(int(key)), "controls")
+        """Return the controls (N,) from whom the effect of this site is learnt; all, if a member sees none of them."""
+        seen = self._get_subsets(request).find("all" if key == EVERYONE else name_member(int(key)), "controls")
+        return seen if seen.sum() > 1 else self._groups["controls"]
 
     def _get_subsets(self, request: Request) -> Subsets:
         plan = SubsetPlan.from_dict(request.settings.get("plan", {}))
@@ -567,7 +568,10 @@ class Site:
         ]
         tables, unseen = [], ~np.stack(seen)
         if harmoniser is not None and self.name not in harmoniser.sites:
-            own = [each.with_sites(self.cohort.take(mask), 2) for each, mask in zip(model.pipelines, seen, strict=True)]
+            is_control, own = self.cohort.is_control, []
+            for pipeline, mask in zip(model.pipelines, seen, strict=True):
+                rows = mask if (mask & is_control).sum() > 1 else np.ones_like(mask)
+                own.append(pipeline.with_sites(self.cohort.take(rows), 2))
             model = replace(model.with_sites(self.cohort, 2), pipelines=tuple(own))
         for start in range(0, len(self.cohort), BATCH):
             rows = np.arange(start, min(start + BATCH, len(self.cohort)))
