@@ -1,14 +1,11 @@
-"""Studies across sites: equality with pooled people, rounds and bytes, accuracy, false positives, membership inference.
+"""Studies across sites: equality with people in memory, rounds and bytes, false positives, effects of sites.
 
-Usage: ``python -m benchmarks.federated [--parts equality,unequal,accuracy,null,membership,harmonise]``
+Usage: ``python -m benchmarks.federated [--parts equality,unequal,null,harmonise]``
 
-- equality: the README's people (task basic, seed 0, 492 + 900) in four sites and in one, ten members.
+- equality: the README's people (task basic, seed 0, 492 + 900) by `rindices.fit`, in four unequal sites under masks,
+  and in eight parquet files, ten members.
 - unequal: the same people; one site has no patients, one has 25 people.
-- accuracy: the federated recipe on one site beside the default, on cohorts of seed 900, three members.
-- null: share of cohorts without disease (seeds 910 to 929, 150 + 200 people) in which a difference is found.
-- membership: somebody who has a person's row, the adjustment and a large sample of the same population tells whether
-  the person was in the study, by a ratio of normal likelihoods; with the model file, and with all sums of one of four
-  sites. Seeds 940 to 943. Intervals are over people (bootstrap).
+- null: share of cohorts without disease (seeds 10000 to 10399, 150 + 200 people) in which blocks differ.
 - harmonise: cohorts of four sites with site effects (task basic, seeds 960 to 962) across these sites, three patterns
   and two members: without site effects, with nothing done, and with effects estimated from the controls of each site.
 
@@ -19,31 +16,32 @@ repeat them.
 
 import argparse
 import json
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
+import pandas as pd
+from scipy.stats import binomtest
 
 import rindices as ri
-from rindices._typing import FloatArray
+from benchmarks.federated_masks import make_sites
 from rindices.atomic import write_atomically
 from rindices.experiments.tasks import TASKS
-from rindices.federated.adjustment import ask_for_adjustment, ask_for_tests, ask_for_transform
-from rindices.federated.ensemble import ask_for_moments
+from rindices.federated.adjustment import ask_for_adjustment, ask_for_tests
 from rindices.federated.fit import FederatedResult, FederatedSettings, run_federated_study
+from rindices.federated.partitions import connect_partitions
 from rindices.federated.rounds import InMemoryTransport, Rounds
 from rindices.federated.site import Site
 from rindices.federated.subsets import SubsetPlan
-from rindices.learners.normal_variation import shrink_normal_scatter
-from rindices.model.unusual import TrainingDistribution
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig
-from rindices.tables.cohort import SITE, Cohort
+from rindices.tables.cohort import GROUP, ID, SITE, Cohort
+from rindices.tables.table import ColumnRoles
+from rindices.tables.validate import TableRequest
 
 RESULTS = Path(__file__).parent / "results" / "federated.json"
 MEMBERS = 10
@@ -68,30 +66,54 @@ def describe(result: FederatedResult, seconds: float) -> dict[str, Any]:
 
 
 def measure_equality() -> dict[str, Any]:
-    cohort = ri.simulate_cohort("basic", seed=0).cohort
-    labels = np.random.default_rng(0).integers(4, size=len(cohort))
-    pooled, pooled_seconds = run_sites([cohort], ModelConfig(members=MEMBERS))
-    divided, seconds = run_sites([cohort.take(labels == k) for k in range(4)], ModelConfig(members=MEMBERS))
-    models = [result.model for result in (pooled, divided)]
-    assert models[0] is not None
-    assert models[1] is not None
-    indices = [model.apply(cohort)[model.index_names].to_numpy() for model in models if model is not None]
-    selections = [model.selection for model in models if model is not None]
-    likelihoods = [
-        np.array([record.held_out.straight for record in each.grid if record.held_out]) for each in selections if each
-    ]
-    steps = [np.stack([head.steps for head in model.heads]) for model in models if model is not None]
+    """Fit the same people in memory, at four sites under masks, and in eight parquet files."""
+    cohort, new = (ri.simulate_cohort("basic", seed=seed).cohort for seed in (0, 1))
+    labels = np.random.default_rng(0).choice(4, p=[0.4, 0.3, 0.2, 0.1], size=len(cohort))
+    named = replace(cohort, people=cohort.people.assign(**{SITE: [f"site-{label}" for label in labels]}))
+    cohorts, values = [cohort.take(labels == k) for k in range(4)], dict[str, Any]()
+    values["people in the sites"] = [len(each) for each in cohorts]
+    for harmonise in (False, True):
+        start = time.process_time()
+        pooled = ri.fit(
+            named, members=MEMBERS, harmonise="controls" if harmonise else "none", on_outlier="keep", workers=1
+        )
+        seconds = time.process_time() - start
+        settings = FederatedSettings(ModelConfig(members=MEMBERS), harmonise=harmonise, masked=True)
+        sites, start = make_sites(cohorts, masked=True), time.process_time()
+        result = run_federated_study(InMemoryTransport(sites), settings)
+        assert result.model is not None
+        own = pd.concat([site.tabulate_people(result.model) for site in sites])
+        name = f"four sites, {'effects of sites removed' if harmonise else 'effects of sites left'}"
+        values[name] = compare(pooled, result.model, own) | describe(result, time.process_time() - start)
+        values[name] |= {"processor seconds in memory": round(seconds, 1)}
+        if harmonise:
+            continue
+        indices = [model.apply(new)[model.index_names].to_numpy() for model in (pooled, result.model)]
+        values[name]["largest difference of R-indices of new people"] = float(np.abs(indices[0] - indices[1]).max())
+        with tempfile.TemporaryDirectory() as folder:
+            table = pd.concat([cohort.people, cohort.covariates, cohort.volumes], axis=1)
+            for k, rows in enumerate(np.array_split(np.arange(len(table)), 8)):
+                table.iloc[rows].to_parquet(Path(folder) / f"part-{k}.parquet")
+            request = TableRequest(
+                (Path(folder),), None, ColumnRoles(group=GROUP, covariates=tuple(cohort.covariates), site="none")
+            )
+            with connect_partitions(Path(folder), request, workers=2) as transport:
+                result = run_federated_study(transport, replace(settings, masked=False))
+                assert result.model is not None
+                values["eight partitions"] = compare(pooled, result.model, transport.tabulate_people(result.model))
+    return values
+
+
+def compare(pooled: ri.FittedModel, divided: ri.FittedModel, own: pd.DataFrame) -> dict[str, Any]:
+    """Return how the model of people whom nobody holds together differs from that of all in memory."""
+    assert pooled.indices is not None
+    assert pooled.card.finding == divided.card.finding
+    names, expected = pooled.index_names, pooled.indices.set_index(ID)
+    difference = own.set_index(ID).loc[expected.index, names].to_numpy() - expected[names].to_numpy()
     return {
-        "people in the sites": [int((labels == k).sum()) for k in range(4)],
-        "patterns": [model.n_patterns for model in models if model is not None],
-        "same shape and orders": models[0].orders == models[1].orders,
-        "largest difference of patterns": float(np.abs(models[0].patterns - models[1].patterns).max()),
-        "largest difference of curves of members": float(np.abs(steps[0] - steps[1]).max()),
-        "largest difference of held-out likelihoods": float(np.abs(likelihoods[0] - likelihoods[1]).max()),
-        "largest difference of R-indices": float(np.abs(indices[0] - indices[1]).max()),
-        "ranks identical": bool((rankdata(indices[0], axis=0) == rankdata(indices[1], axis=0)).all()),
-        "pooled": describe(pooled, pooled_seconds),
-        "four sites": describe(divided, seconds),
+        "patterns": [model.n_patterns for model in (pooled, divided)],
+        "largest difference of patterns": float(np.abs(pooled.patterns - divided.patterns).max()),
+        "largest difference of cross-fitted R-indices": float(np.abs(difference).max()),
     }
 
 
@@ -112,99 +134,17 @@ def measure_unequal() -> dict[str, Any]:
     return {"patterns": result.model.n_patterns, "pattern-c-index": score, **describe(result, seconds)}
 
 
-def measure_accuracy(finished: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
-    rows = list(finished)
-    for task in ("basic", "corr05", "staged"):
-        for seed in (900,):
-            if any((row["task"], row["seed"]) == (task, seed) for row in rows):
-                continue
-            simulated = ri.simulate_cohort(task, seed=seed)
-            cohort = simulated.cohort
-            result, _ = run_sites([cohort], ModelConfig(patterns=(3,), members=3), seed)
-            default = ri.fit(cohort, 3, members=3, seed=seed, workers=1)
-            scores = {}
-            for name, model in (("federated", result.model), ("default", default)):
-                assert model is not None
-                indices = model.apply(cohort)[model.index_names].to_numpy()[cohort.is_patient]
-                scores[name] = pattern_c_index(simulated.truth, indices).mean
-            rows.append({"task": task, "seed": seed, **scores})
-    return rows
-
-
 def measure_null() -> dict[str, Any]:
     p_values = []
-    for seed in range(910, 930):
+    for seed in range(10_000, 10_400):
         task = replace(TASKS["null"], n_controls=150, n_patients=200)
         rounds = Rounds(InMemoryTransport([Site("site", ri.simulate_cohort(task, seed=seed).cohort)]))
-        p_values.append(ask_for_tests(rounds, ask_for_adjustment(rounds, None), SubsetPlan(seed, 2)).difference.p)
-    return {"cohorts": len(p_values), "found": sum(p <= 0.05 for p in p_values), "p": sorted(p_values)}
-
-
-def compute_log_density(people: FloatArray, mean: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Return the log density (N,) of people (N, R), up to a constant."""
-    root = np.linalg.cholesky(covariance)
-    white = np.linalg.solve(root, (people - mean).T)
-    return np.asarray(-0.5 * (white**2).sum(axis=0) - np.log(np.diag(root)).sum())
-
-
-def compute_auc_interval(inside: FloatArray, outside: FloatArray, rng: np.random.Generator) -> list[float]:
-    """Return the AUC of scores of people inside and outside, with a 95 % bootstrap interval."""
-
-    def compute_auc(a: FloatArray, b: FloatArray) -> float:
-        ranks = rankdata(np.concatenate([a, b]))[: len(a)].sum()
-        return float((ranks - len(a) * (len(a) + 1) / 2) / (len(a) * len(b)))
-
-    draws = [compute_auc(rng.choice(inside, len(inside)), rng.choice(outside, len(outside))) for _ in range(500)]
-    return [compute_auc(inside, outside), *np.quantile(draws, [0.025, 0.975]).tolist()]
-
-
-def measure_membership() -> list[dict[str, Any]]:
-    rows = []
-    for n_controls, n_patients in ((150, 200), (492, 900)):
-        scores: dict[str, list[list[FloatArray]]] = {"model file": [[], []], "sums of a site": [[], []]}
-        for seed in range(940, 944):
-            task = replace(TASKS["basic"], n_controls=2 * n_controls, n_patients=2 * n_patients)
-            everyone = ri.simulate_cohort(task, seed=seed).cohort
-            population = replace(TASKS["basic"], n_controls=2000, n_patients=3000)
-            reference = ri.simulate_cohort(population, seed=seed + 50).cohort
-            rng = np.random.default_rng(seed)
-            is_inside = np.zeros(len(everyone), dtype=bool)
-            for mask, number in ((everyone.is_control, n_controls), (everyone.is_patient, n_patients)):
-                is_inside[rng.permutation(np.flatnonzero(mask))[:number]] = True
-            inside, outside = everyone.take(is_inside), everyone.take(~is_inside)
-            site_of = rng.integers(4, size=len(inside))
-            sites = [Site(f"site-{k}", inside.take(site_of == k), fewest=10) for k in range(4)]
-            rounds = Rounds(InMemoryTransport(sites))
-            sums = ask_for_adjustment(rounds, None)
-            preprocessing = sums.fit_preprocessing()
-            prepared, others, sample = (preprocessing.transform(each) for each in (inside, outside, reference))
-            usual = TrainingDistribution.fit(sample, range(len(sample)))
-            training = sums.estimate_training_distribution(preprocessing)[0]
-            for store, people in zip(scores["model file"], (prepared, others), strict=True):
-                ratio = compute_log_density(people, training.mean, training.covariance)
-                store.append(ratio - compute_log_density(people, usual.mean, usual.covariance))
-            prepared_rounds = ask_for_transform(rounds, preprocessing, sums.counts["controls"], SubsetPlan(seed, 2))
-            preparation = prepared_rounds.preparation
-            single = Rounds(InMemoryTransport(sites[:1]))
-            single.ask("describe")
-            moments = ask_for_moments(replace(prepared_rounds, rounds=single))
-            for group in ("controls", "patients"):
-                own = moments["all", group]
-                scatter = own.products - own.number * np.outer(own.mean, own.mean)
-                covariance = shrink_normal_scatter(scatter, own.number) + 1e-6 * np.eye(len(scatter))
-                shifts = preparation.head.prepare(sample[getattr(reference, f"is_{group[:-1]}")])
-                site_rows = (site_of == 0) & getattr(inside, f"is_{group[:-1]}")
-                outside_rows = getattr(outside, f"is_{group[:-1]}")
-                for store, people in zip(
-                    scores["sums of a site"], (prepared[site_rows], others[outside_rows]), strict=True
-                ):
-                    x = preparation.head.prepare(people)
-                    ratio = compute_log_density(x, own.mean, covariance)
-                    store.append(ratio - compute_log_density(x, shifts.mean(axis=0), np.cov(shifts.T)))
-        for name, (members, others_scores) in scores.items():
-            auc = compute_auc_interval(np.concatenate(members), np.concatenate(others_scores), np.random.default_rng(0))
-            rows.append({"people": f"{n_controls} + {n_patients}", "attacker has": name, "auc": auc})
-    return rows
+        plan = SubsetPlan(seed, 2)
+        sums, _, _ = ask_for_adjustment(rounds, None, False, lambda counts, plan=plan: plan)
+        p_values.append(ask_for_tests(rounds, sums, plan).difference.p)
+    found = sum(p <= 0.05 for p in p_values)
+    interval = binomtest(found, len(p_values)).proportion_ci(0.99)
+    return {"cohorts": len(p_values), "found": found, "99 % interval": [float(each) for each in interval]}
 
 
 def measure_harmonise() -> list[dict[str, Any]]:
@@ -234,8 +174,6 @@ PARTS = {
     "equality": measure_equality,
     "unequal": measure_unequal,
     "null": measure_null,
-    "membership": measure_membership,
-    "accuracy": measure_accuracy,
     "harmonise": measure_harmonise,
 }
 
@@ -248,24 +186,11 @@ def format_page(results: dict[str, Any]) -> str:
             lines += [f"## {part.capitalize()}", "", "| figure | value |", "|---|---|"]
             lines += [f"| {name} | {_format_value(value)} |" for name, value in results[part].items()]
             lines.append("")
-    if "accuracy" in results:
-        lines += ["## Accuracy (pattern-c-index)", "", "| task | seed | federated | default |", "|---|---|---|---|"]
-        lines += [
-            f"| {row['task']} | {row['seed']} | {row['federated']:.4f} | {row['default']:.4f} |"
-            for row in results["accuracy"]
-        ]
-        lines.append("")
     if "harmonise" in results:
         names = ("seed", "no site effects", "nothing done", "harmonised")
         lines += ["## Site effects (pattern-c-index, four sites)", "", f"| {' | '.join(names)} |", "|---|---|---|---|"]
         for row in results["harmonise"]:
             lines.append(f"| {row['seed']} | " + " | ".join(f"{row[name]:.4f}" for name in names[1:]) + " |")
-        lines.append("")
-    if "membership" in results:
-        lines += ["## Membership inference", "", "| people | attacker has | AUC (95 % interval) |", "|---|---|---|"]
-        for row in results["membership"]:
-            auc, low, high = row["auc"]
-            lines.append(f"| {row['people']} | {row['attacker has']} | {auc:.3f} ({low:.3f} to {high:.3f}) |")
         lines.append("")
     return "\n".join(lines)
 
@@ -284,8 +209,8 @@ def main() -> None:
     parts = parser.parse_args().parts.split(",")
     results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     for part in parts:
-        if part not in results or part == "accuracy":
-            results[part] = measure_accuracy(results.get(part, ())) if part == "accuracy" else PARTS[part]()
+        if part not in results:
+            results[part] = PARTS[part]()
             write_atomically(RESULTS, (json.dumps(results, indent=1) + "\n").encode())
             write_atomically(RESULTS.with_suffix(".md"), (format_page(results) + "\n").encode())
             print(part, results[part])
