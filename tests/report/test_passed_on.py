@@ -129,6 +129,7 @@ def test_the_people_to_explore_are_in_a_random_order_and_nothing_else_is_known_o
     assert abs(np.corrcoef(people["r1"], indices["r1"])[0, 1]) < 0.4
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_page_with_ids_says_that_it_stays_at_home(study: Path) -> None:
     done = run_command("report", study, "--with-ids")
     assert done.returncode == 0, done.stderr

@@ -2,21 +2,23 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-import rindices as ri
 from rindices.experiments.simulate import write_cohort
+from rindices.experiments.tasks import TASKS
 from rindices.study.outputs import OUTPUT_FILES
+from tests.cohorts import simulate_few_regions
 from tests.study.helpers import run
 
 
 @pytest.fixture(scope="module")
 def nothing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("null")
-    write_cohort(ri.simulate_cohort("null", seed=0), folder)
+    write_cohort(simulate_few_regions(replace(TASKS["null"], n_controls=80, n_patients=100), 0), folder)
     return folder
 
 
