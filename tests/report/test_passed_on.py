@@ -1,6 +1,7 @@
 """A report may be passed on: nothing in it names a participant, a site, a group label or a path."""
 
 import base64
+import json
 import re
 import subprocess
 import zlib
@@ -104,8 +105,10 @@ def test_nothing_on_the_page_of_a_study_without_a_pattern_does(tmp_path: Path) -
 def test_the_order_of_the_rows_is_random_and_everything_else_stays(study: Path) -> None:
     pages = []
     for _ in range(2):
-        done = run_command("report", study)
+        done = run_command("report", study, "--json")
         assert done.returncode == 0, done.stderr
+        size = (study / "report.html").stat().st_size
+        assert json.loads(done.stdout) == {"report": str(study / "report.html"), "bytes": size}
         pages.append((study / "report.html").read_text("utf-8"))
     tables = [read_figure_data(Page(page), "r_indices") for page in pages]
     indices = pd.read_csv(study / "r_indices.tsv", sep="\t")[list(tables[0])].round(4)

@@ -16,9 +16,7 @@ from tests.cohorts import simulate_few_regions
 from tests.study.helpers import fit_cohort
 
 
-@pytest.mark.parametrize(
-    "patterns", [2, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 3, 4))]
-)
+@pytest.mark.parametrize("patterns", [2, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 3, 4))])
 def test_the_consensus_keeps_its_scale(patterns: int) -> None:
     made = simulate_few_regions("tiny", seed=0)
     indices = ri.fit(made.cohort, patterns, members=5, recipe="contrastive", workers=1).indices
