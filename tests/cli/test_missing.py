@@ -64,7 +64,7 @@ def test_check_and_fit_use_the_cells_that_people_have(folder: Path, tmp_path: Pa
     assert checked.exit_code == 0
     assert "cells are missing" in checked.output
     assert "1 person has fewer than half of the regions: sub-008; left out" in checked.output
-    words = ["fit", "holes.csv", *READ, *GROUP, "--recipe", "contrastive", "--patterns", "2", "--members", "5"]
+    words = ["fit", "holes.csv", *READ, *GROUP, "--recipe", "contrastive", "--patterns", "3", "--members", "5"]
     fitted = run(folder, *words, "--workers", 1, "--no-report", "--out", tmp_path / "study")
     assert fitted.exit_code == 0, fitted.output
     indices = pd.read_csv(tmp_path / "study" / "r_indices.tsv", sep="\t")

@@ -14,7 +14,7 @@ from rindices.tables.cohort import Cohort
 from tests.cohorts import simulate_few_regions
 from tests.federated.sites import MEMBERS, make_transport, simulate_people, simulate_study, split_cohort
 
-MODEL = ModelConfig(patterns=(2, 3), members=MEMBERS)
+MODEL = ModelConfig(patterns=(1, 3), members=MEMBERS)
 
 
 @cache
