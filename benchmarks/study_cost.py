@@ -60,7 +60,7 @@ def write_study(name: str, folder: Path) -> None:
     table.to_csv(folder / "volumes.csv")
 
 
-def measure(folder: Path, source: Path, options: Sequence[str] = ()) -> dict[str, float]:
+def measure(folder: Path, source: Path, options: Sequence[str] = ()) -> dict[str, Any]:
     """Return processor seconds and peak megabytes of ``rindices fit`` with the code in a folder."""
     code = "import resource, sys\nfrom rindices.cli.main import run\ntry:\n    run()\nfinally:\n"
     code += "    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]\n"
@@ -87,10 +87,11 @@ def format_table(results: dict[str, Any]) -> str:
     """Return the results as a page."""
     lines = ["# Cost of a study with the default recipe", "`python -m benchmarks.study_cost --against 390e31c`", ""]
     lines += ["One command `rindices fit` with one worker: all numbers of patterns, evidence, tests and report.", ""]
-    lines += ["| study | processor seconds | peak memory, MB |", "|---|---|---|"]
+    lines += ["| study | processor seconds | peak memory, MB | code of commit |", "|---|---|---|---|"]
     for name, text in STUDIES.items():
         if name in results:
-            lines.append(f"| {text} | {results[name]['seconds']:.0f} | {results[name]['mb']:,.0f} |")
+            own = results[name]
+            lines.append(f"| {text} | {own['seconds']:.0f} | {own['mb']:,.0f} | {own.get('commit', 'earlier')} |")
     if "earlier" in results:
         earlier = results["earlier"]
         now, then = (np.array(earlier[name]) for name in ("now", "then"))
@@ -122,6 +123,10 @@ def main() -> None:
                 now, then = zip(*pairs, strict=True)
                 results["earlier"] = {"commit": options.against, "now": now, "then": then}
                 results[name]["seconds"] = float(np.median(now))
+        head = ["git", "rev-parse", "--short", "HEAD"]
+        results[name]["commit"] = subprocess.run(
+            head, cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout.strip()
         OUT.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
         OUT.with_suffix(".md").write_text(format_table(results), "utf-8")
         print(name, results[name], flush=True)
