@@ -192,6 +192,7 @@ def test_interrupted_training_keeps_its_state(folder: Path) -> None:
     wait_for(lambda: process.poll() is not None or list(out.glob("runs/[!.]*.checkpoint")))  # kept every so many steps
     (state,) = out.glob("runs/[!.]*.checkpoint")
     last, start = state.stat().st_mtime_ns, time.monotonic()
+    time.sleep(0.5)  # so that there are steps that are not kept yet
     process.send_signal(signal.SIGTERM)  # as at the end of a batch job
     message = process.communicate()[1]
     assert process.returncode == 3, message
