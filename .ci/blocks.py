@@ -29,19 +29,22 @@ ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(
     r"(?P<why><!-- not run here: [^>]*-->\n)?^```(?P<kind>sh|python|toml)\n(?P<text>.*?)^```$", re.M | re.S
 )
+FIFTH = " && for file in organs/features.csv organs/truth.tsv; do sed -i -n '1p;/^[^,\\t]*[05][,\\t]/p' $file; done"
 REPLACEMENTS = (
     ("simulate --task basic", "simulate --task tiny"),
     ("simulate --task small", "simulate --task tiny"),
+    ("--task organs --seed 0 --out organs", f"--task organs --seed 0 --out organs{FIFTH}"),
     ("icv --out results", "icv --patterns 3 --members 5 --workers 1 --out results"),
     ("--recipe contrastive", "--recipe contrastive --members 5 --workers 1"),
-    ("--patterns 3 --members 5 --out", "--patterns 3 --members 5 --workers 1 --out"),
+    ("    --patterns 3 --members 5 --out", "    --patterns 1 --members 5 --workers 1 --out"),
+    ("--patterns 3 --members 5 --out", "--patterns 3 --recipe contrastive --members 5 --workers 1 --out"),
     ("--patterns 1,2,3,4", "--patterns 1,2"),
     ("--patterns 2,3", "--patterns 2"),
-    ("--patterns 2 --out", "--patterns 2 --members 5 --workers 1 --out"),
-    ("--patterns 3 --out", "--patterns 3 --members 5 --workers 1 --out"),
-    ("ri.fit(cohort, patterns=3)", "ri.fit(cohort, patterns=3, members=5, workers=1)"),
+    ("--patterns 2 --out", "--patterns 1 --members 5 --workers 1 --out"),
+    ("--patterns 3 --out", "--patterns 3 --recipe contrastive --members 5 --workers 1 --out"),  # then scored
+    ("ri.fit(cohort, patterns=3)", "ri.fit(cohort, patterns=1, members=5, workers=1)"),
     ('ri.simulate_cohort("small"', 'ri.simulate_cohort("tiny"'),
-    ("patterns=3, members=5)", "patterns=3, members=5, workers=1)"),
+    ("patterns=3, members=5)", "patterns=2, members=5, workers=1)"),
 )
 READ_STUDY = """
 import sys, tomllib

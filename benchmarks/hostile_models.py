@@ -4,7 +4,7 @@
 
 Takes good models of every kind and a good checkpoint (``hostile/``), alters each in one place (container,
 field of the metadata, values of an array), and runs ``rindices apply``, ``rindices model show`` and ``rindices model
-import``. Writes ``results/hostile_models.md``. A sample runs in the tests (``tests/model/test_hostile_models.py``).
+import``. Writes ``results/hostile_models.md``. ``tests/model/test_hostile_models.py`` runs it every week.
 """
 
 import argparse

@@ -26,7 +26,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy of the project with the changes of the page."""
     folder = tmp_path_factory.mktemp("project")
     for name in ("src", "tests", "benchmarks", "scripts", "docs"):
-        ignored = shutil.ignore_patterns("__pycache__", "_build", "results")
+        ignored = shutil.ignore_patterns("__pycache__", "_build", "gallery", "generated", "results")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
     changes = CHANGE.findall(PAGE)

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import rindices
 
 SOURCE = Path(rindices.__file__).parent
@@ -46,12 +44,10 @@ def test_every_module_is_imported_without_posix_modules() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("module", list_modules())
-def test_no_posix_name_is_used(module: str) -> None:
-    path = SOURCE.parent.joinpath(*module.split("."))
-    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+def test_no_posix_name_is_used() -> None:
     used = [
-        f"{node.value.id}.{node.attr}"
+        f"{path.relative_to(SOURCE)}: {node.value.id}.{node.attr}"
+        for path in sorted(SOURCE.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)

@@ -47,7 +47,7 @@ def test_halves_do_not_depend_on_ids() -> None:
 
 
 def test_results_equal_two_fits_by_hand() -> None:
-    cohort = simulate_few_regions("small", 0).cohort
+    cohort = simulate_few_regions("tiny", 0).cohort
     result = reproduce_in_halves(cohort, fit_model, splits=2, seed=0)
     assert result.table.groupby(["split", "tested_on"]).size().tolist() == [2, 2, 2, 2]
     halves = [cohort.take(rows) for rows in split_into_halves(cohort, 0)]
@@ -82,7 +82,7 @@ def test_true_patterns_are_reproduced_and_noise_is_not() -> None:
 
 
 def test_halves_may_differ_in_the_number_of_patterns() -> None:
-    cohort = simulate_few_regions("small", 0).cohort
+    cohort = simulate_few_regions("tiny", 0).cohort
     sizes = iter([3, 2])
     result = reproduce_in_halves(cohort, lambda half: fit_model(half, next(sizes)))
     assert result.table[["n_patterns", "n_patterns_other"]].to_numpy().tolist() == [[3, 2]] * 2 + [[2, 3]] * 2

@@ -27,7 +27,7 @@ def run_sample(tmp_path: Path, tables: int) -> None:
 
 
 def test_a_sample_of_altered_tables(tmp_path: Path) -> None:
-    run_sample(tmp_path, 20)
+    run_sample(tmp_path, 12)
 
 
 def run_misleading_tables(tmp_path: Path, tables: int) -> None:
@@ -36,7 +36,7 @@ def run_misleading_tables(tmp_path: Path, tables: int) -> None:
 
 
 def test_no_misleading_table_is_used_in_silence(tmp_path: Path) -> None:
-    run_misleading_tables(tmp_path, 16)
+    run_misleading_tables(tmp_path, 8)
 
 
 @pytest.mark.slow

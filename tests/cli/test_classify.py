@@ -1,10 +1,12 @@
 """The command classify."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 from rindices.cli.main import app
@@ -12,78 +14,72 @@ from rindices.experiments.simulate import write_cohort
 from tests.cohorts import simulate_few_regions
 
 
-def test_summary_has_the_mean_of_the_splits(tmp_path: Path) -> None:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Tables of a small cohort with eight regions, one of them also as R-index."""
     simulated = simulate_few_regions("tiny", 0)
-    write_cohort(simulated, tmp_path)
-    indices = simulated.cohort.people[["participant_id"]].assign(r1=simulated.cohort.volumes["MUSE_47"] / 1e3)
+    cohort = replace(simulated.cohort, volumes=simulated.cohort.volumes.iloc[:, :8])
+    write_cohort(replace(simulated, cohort=cohort), tmp_path)
+    indices = cohort.people[["participant_id"]].assign(r1=cohort.volumes.iloc[:, 0] / 1e3)
     indices.to_csv(tmp_path / "r.tsv", sep="\t", index=False)
-    arguments = ["classify", str(tmp_path / "r.tsv"), str(tmp_path / "volumes.csv"), "--repeats", "2", "--workers", "1"]
-    arguments += ["--participants", str(tmp_path / "participants.tsv"), "--group", "group"]
-    done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out"), "--json"])
+    return tmp_path
+
+
+def classify(folder: Path, indices: Path, *options: str, repeats: int = 1) -> Result:
+    arguments = ["classify", str(indices), str(folder / "volumes.csv"), "--repeats", str(repeats), "--workers", "1"]
+    arguments += ["--participants", str(folder / "participants.tsv"), "--group", "group"]
+    done = CliRunner().invoke(app, [*arguments, "--out", str(folder / "out"), *options])
     assert done.exit_code == 0, done.output
+    return done
+
+
+def test_summary_has_the_mean_of_the_splits(folder: Path) -> None:
+    done = classify(folder, folder / "r.tsv", "--json", repeats=2)
     rows = {row["features"]: row for row in json.loads(done.stdout)["results"]}
     assert rows["R-indices"]["n_features"] == 1
-    assert rows["regions"]["n_features"] == 36
+    assert rows["regions"]["n_features"] == 8
     assert rows["R-indices minus regions"]["n_features"] is None
-    written = pd.read_csv(tmp_path / "out/classification.tsv", sep="\t")
+    written = pd.read_csv(folder / "out/classification.tsv", sep="\t")
     assert rows["regions"]["auc"] == pytest.approx(written.loc[written["features"] == "regions", "auc"].mean())
 
 
-def test_shuffled_rows_give_the_same_figures(tmp_path: Path) -> None:
+def test_shuffled_rows_give_the_same_figures(folder: Path) -> None:
     """Splits were drawn in the order of the rows."""
-    simulated = simulate_few_regions("tiny", 0)
-    write_cohort(simulated, tmp_path)
-    indices = simulated.cohort.people[["participant_id"]].assign(r1=0.0)  # equal R-indices: the regions decide
-    volumes, figures = pd.read_csv(tmp_path / "volumes.csv"), []
+    figures = []
     for seed in (0, 1):
-        indices.sample(frac=1, random_state=seed).to_csv(tmp_path / "r.tsv", sep="\t", index=False)
-        volumes.sample(frac=1, random_state=seed + 2).to_csv(tmp_path / "v.csv", index=False)
-        arguments = ["classify", str(tmp_path / "r.tsv"), str(tmp_path / "v.csv"), "--repeats", "2", "--workers", "1"]
-        arguments += ["--participants", str(tmp_path / "participants.tsv"), "--group", "group"]
-        done = CliRunner().invoke(app, [*arguments, "--covariates", "age,sex", "--out", str(tmp_path / "out")])
-        assert done.exit_code == 0, done.output
-        figures.append((tmp_path / "out/classification.tsv").read_text())
+        for name, separator in (("r.tsv", "\t"), ("volumes.csv", ",")):
+            table = pd.read_csv(folder / name, sep=separator).sample(frac=1, random_state=seed)
+            table.to_csv(folder / name, sep=separator, index=False)
+        classify(folder, folder / "r.tsv", "--covariates", "age,sex")
+        figures.append((folder / "out/classification.tsv").read_text())
     assert figures[0] == figures[1]
 
 
-def test_the_output_says_what_was_compared(tmp_path: Path) -> None:
-    simulated = simulate_few_regions("tiny", 0)
-    write_cohort(simulated, tmp_path)
-    folder = tmp_path / "half"
-    folder.mkdir()
-    indices = simulated.cohort.people[["participant_id"]].assign(r1=simulated.cohort.volumes["MUSE_47"] / 1e3)
+def test_the_output_says_what_was_compared(folder: Path) -> None:
+    half = folder / "half"
+    half.mkdir()
     for name in ("r_indices_unseen.tsv", "r_indices.tsv"):
-        indices.to_csv(folder / name, sep="\t", index=False)
-    how = [str(tmp_path / "volumes.csv"), "--repeats", "1", "--workers", "1", "--out", str(tmp_path / "out")]
-    how += ["--participants", str(tmp_path / "participants.tsv"), "--group", "group"]
-    adjusted = CliRunner().invoke(app, ["classify", str(folder), *how, "--covariates", "age,sex"])
-    assert adjusted.exit_code == 0, adjusted.output
-    regions = "36 regions adjusted for age, sex on the training controls of each split"
-    assert f"Compared: R-indices of held-out people, and {regions}" in adjusted.output
-    assert "too high" not in adjusted.output
-    (folder / "study.toml").write_text('[data]\nvolumes = "v.csv"\ncovariates = ["age"]\n')
-    seen = CliRunner().invoke(app, ["classify", str(folder / "r_indices.tsv"), *how])
-    assert "regions adjusted for age on" in seen.output
-    assert "The AUC is too high for people that the model was fitted on" in seen.output
-    (folder / "study.toml").unlink()
-    raw = CliRunner().invoke(app, ["classify", str(folder), *how, "--covariates", "none"])
-    assert "36 regions not adjusted" in raw.output
-    assert "name them with --covariates" in raw.output
+        (half / name).write_bytes((folder / "r.tsv").read_bytes())
+    adjusted = classify(folder, half, "--covariates", "age,sex").output
+    regions = "8 regions adjusted for age, sex on the training controls of each split"
+    assert f"Compared: R-indices of held-out people, and {regions}" in adjusted
+    assert "too high" not in adjusted
+    (half / "study.toml").write_text('[data]\nvolumes = "v.csv"\ncovariates = ["age"]\n')
+    seen = classify(folder, half / "r_indices.tsv").output
+    assert "regions adjusted for age on" in seen
+    assert "The AUC is too high for people that the model was fitted on" in seen
+    (half / "study.toml").unlink()
+    raw = classify(folder, half, "--covariates", "none").output
+    assert "8 regions not adjusted" in raw
+    assert "name them with --covariates" in raw
 
 
-def test_regions_are_adjusted_with_the_settings_of_the_study(tmp_path: Path) -> None:
+def test_regions_are_adjusted_with_the_settings_of_the_study(folder: Path) -> None:
     """Covariates came from the study file, the scale of the adjustment did not."""
-    simulated = simulate_few_regions("tiny", 0)
-    write_cohort(simulated, tmp_path)
-    indices = simulated.cohort.people[["participant_id"]].assign(r1=simulated.cohort.volumes["MUSE_47"] / 1e3)
-    indices.to_csv(tmp_path / "r_indices.tsv", sep="\t", index=False)
-    how = [str(tmp_path / "volumes.csv"), "--repeats", "1", "--workers", "1", "--out", str(tmp_path / "out")]
-    how += ["--participants", str(tmp_path / "participants.tsv"), "--group", "group"]
     columns, outputs = '[data]\nvolumes = "v.csv"\ncovariates = ["age"]\n', []
     for adjust in ('adjust = "rank"\n', 'adjust = "none"\n'):
-        (tmp_path / "study.toml").write_text(columns + adjust)
-        done = CliRunner().invoke(app, ["classify", str(tmp_path / "r_indices.tsv"), *how])
-        assert done.exit_code == 0, done.output
-        outputs.append((tmp_path / "out/classification.tsv").read_text())
-    assert "36 regions not adjusted" in done.output
+        (folder / "study.toml").write_text(columns + adjust)
+        done = classify(folder, folder / "r.tsv")
+        outputs.append((folder / "out/classification.tsv").read_text())
+    assert "8 regions not adjusted" in done.output
     assert outputs[0] != outputs[1]

@@ -39,12 +39,6 @@ def test_wrong_usage_is_2() -> None:
     assert invoke("simulate", "--seed", "x", "--out", "y").exit_code == 2
 
 
-@pytest.mark.parametrize("module", ["torch", "scipy.stats", "sklearn"])
-def test_import_is_light(module: str) -> None:
-    program = f"import sys, rindices; sys.exit({module!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
 def test_the_program_itself_exits_with_1(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from rindices.cli.main import run; run()", "check", str(tmp_path / "none.csv")],

@@ -66,7 +66,7 @@ def test_three_regions_of_373_visits(tmp_path: Path, recipe: list[str]) -> None:
     )
     assert fitted["n_patterns"] == 1
     assert fitted["visits"] in ((None,) if "--recipe" in recipe else ("mean", "coupled"))
-    assert call("apply", model, table, "--out", indices)["visits"] == N_VISITS
+    assert call("apply", model, table, "--workers", 1, "--out", indices)["visits"] == N_VISITS
     options = [*GROUPS, "--time", "Age", "--covariates", "Age,M/F", "--out", out]
     value = call("change", indices, "--participants", table, *options)
     assert (value["people"], value["visits"]) == (N_PEOPLE, N_VISITS)

@@ -32,7 +32,7 @@ def fit_model(table: Path, out: Path, *words: str) -> ri.FittedModel:
     return ri.load(out / "model.safetensors")
 
 
-def test_thickness_is_adjusted_for_head_size_only_on_request(table: Path, tmp_path: Path) -> None:
+def test_thickness_is_adjusted_for_head_size_only_on_request_and_makes_the_index(table: Path, tmp_path: Path) -> None:
     for words, is_adjusted in (((), False), (("--icv-for", "all"), True)):
         model = fit_model(table, tmp_path / "study", *words)  # in one folder: earlier members are not used again
         thickness = [model.regions.index(name) for name in THICKNESS]
@@ -41,13 +41,8 @@ def test_thickness_is_adjusted_for_head_size_only_on_request(table: Path, tmp_pa
         assert (coefficients[thickness] != 0).all() == is_adjusted
         assert (np.abs(coefficients[volumes]) > 0.5).all()
         assert ('icv_for = "all"' in (tmp_path / "study" / "study.toml").read_text("utf-8")) == is_adjusted
-
-
-def test_the_kind_that_differs_makes_the_index(table: Path, tmp_path: Path) -> None:
-    model = fit_model(table, tmp_path / "study")
-    weights = np.abs(np.mean([head.weights[:, 0] for head in model.heads], axis=0))  # type: ignore[union-attr]
-    by_region = dict(zip(model.regions, weights, strict=True))
-    assert min(by_region[name] for name in THICKNESS) > 5 * max(by_region[name] for name in VOLUMES)
+        weights = np.abs(np.mean([head.weights[:, 0] for head in model.heads], axis=0))  # type: ignore[union-attr]
+        assert weights[thickness].min() > 5 * weights[volumes].max()  # the kind that differs
 
 
 def test_check_says_how_kinds_are_treated(table: Path) -> None:
@@ -60,9 +55,11 @@ def test_check_says_how_kinds_are_treated(table: Path) -> None:
 
 
 def test_halves_adjust_the_same_measures_for_head_size(table: Path, tmp_path: Path) -> None:
-    fit_model(table, tmp_path / "study", "--icv-for", "all")
-    study = str(tmp_path / "study" / "study.toml")
-    result = CliRunner().invoke(app, ["reproduce", study, "--out", str(tmp_path / "halves")])
+    (tmp_path / "study.toml").write_text(
+        f'[data]\nvolumes = "{table}"\ngroup = "group"\ncontrols = ["control"]\ncovariates = ["age", "icv"]\n'
+        'icv_for = "all"\n[model]\nrecipe = "mean-difference"\npatterns = [1]\n[run]\nworkers = 1\n'
+    )
+    result = CliRunner().invoke(app, ["reproduce", str(tmp_path / "study.toml"), "--out", str(tmp_path / "halves")])
     assert result.exit_code == 0, result.output
     model = ri.load(tmp_path / "halves" / "half1.safetensors")
     thickness = [model.regions.index(name) for name in THICKNESS]

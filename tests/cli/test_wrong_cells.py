@@ -21,7 +21,7 @@ def run(*words: object) -> Result:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table, and the same with a wrong cell, with a row that fails, and with the cell empty and without the row."""
+    """A table, the same with a wrong cell and a row that fails, the same with both empty, and a study of the first."""
     folder = tmp_path_factory.mktemp("wrong")
     write_cohort(simulate_few_regions("small", seed=3), folder)
     table = pd.read_csv(folder / "volumes.csv", index_col=0)
@@ -32,6 +32,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table.iloc[4, 6] = np.nan
     table.iloc[200, 1:] = np.nan
     table.to_csv(folder / "empty.csv")
+    fitted = run(
+        "fit",
+        folder / "volumes.csv",
+        "--participants",
+        folder / "participants.tsv",
+        *OPTIONS,
+        *FIT,
+        "--out",
+        folder / "study",
+    )
+    assert fitted.exit_code == 0, fitted.output
     return folder
 
 
@@ -53,19 +64,18 @@ def test_check_names_the_cell_and_the_row(folder: Path) -> None:
 
 def test_fit_treats_wrong_cells_as_missing_and_writes_them(folder: Path, tmp_path: Path) -> None:
     words = ["--participants", folder / "participants.tsv", *OPTIONS, *FIT]
-    results = {
-        name: run("fit", folder / f"{name}.csv", *words, "--out", tmp_path / name) for name in ("wrong", "volumes")
-    }
-    assert results["wrong"].exit_code == results["volumes"].exit_code == 0, results["wrong"].output
+    fitted = run("fit", folder / "wrong.csv", *words, "--out", tmp_path / "wrong")
+    assert fitted.exit_code == 0, fitted.output
     table = pd.read_csv(folder / "wrong.csv", index_col=0)
     cells = pd.read_csv(tmp_path / "wrong" / "wrong_cells.tsv", sep="\t")
     assert cells.columns.tolist() == ["participant_id", "region", "value", "expected"]
     cell = cells[cells.participant_id == table.index[4]].iloc[0]
     assert (cell["region"], cell["value"]) == ("MUSE_116", pytest.approx(table.iloc[4, 6]))
     assert cell["expected"] == pytest.approx(table.iloc[4, 6] / 5, rel=0.5)
-    assert not (tmp_path / "volumes" / "wrong_cells.tsv").exists()
+    assert not (folder / "study" / "wrong_cells.tsv").exists()
     wrong, clean = (
-        pd.read_csv(tmp_path / name / "r_indices.tsv", sep="\t", index_col=0)["r1"] for name in ("wrong", "volumes")
+        pd.read_csv(path / "r_indices.tsv", sep="\t", index_col=0)["r1"]
+        for path in (tmp_path / "wrong", folder / "study")
     )
     assert run("report", tmp_path / "wrong").exit_code == 0
     page = (tmp_path / "wrong" / "report.html").read_text("utf-8")
@@ -85,9 +95,7 @@ def test_fit_treats_wrong_cells_as_missing_and_writes_them(folder: Path, tmp_pat
 
 def test_apply_treats_wrong_cells_as_missing_and_keeps_failed_rows(folder: Path, tmp_path: Path) -> None:
     people = ["--participants", folder / "participants.tsv"]
-    fitted = run("fit", folder / "volumes.csv", *people, *OPTIONS, *FIT, "--out", tmp_path / "study")
-    assert fitted.exit_code == 0, fitted.output
-    model, columns = tmp_path / "study" / "model.safetensors", ["r1", "r1_low", "r1_high"]
+    model, columns = folder / "study" / "model.safetensors", ["r1", "r1_low", "r1_high"]
     tables = {}
     for name, options in {"volumes": [], "wrong": [], "empty": [], "keep": ["--on-outlier", "keep"]}.items():
         source = folder / f"{'wrong' if name == 'keep' else name}.csv"

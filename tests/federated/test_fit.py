@@ -14,7 +14,7 @@ from rindices.tables.cohort import Cohort
 from tests.cohorts import simulate_few_regions
 from tests.federated.sites import MEMBERS, make_transport, simulate_people, simulate_study, split_cohort
 
-MODEL = ModelConfig(patterns=(2, 3), members=MEMBERS)
+MODEL = ModelConfig(patterns=(1, 3), members=MEMBERS)
 
 
 @cache
@@ -90,12 +90,12 @@ def test_unequal_sites_end_right() -> None:
         "small": _take(cohort, 12, 13, used),
         "large": _take(cohort, 88, 187, used),
     }
-    settings = FederatedSettings(ModelConfig(patterns=(3,), members=MEMBERS))
+    settings = FederatedSettings(ModelConfig(patterns=(1,), members=MEMBERS))
     result = run_federated_study(make_transport(sites), settings)
     assert result.model is not None
     assert result.counts == {"controls": 150, "patients": 200}
-    indices = result.model.apply(cohort)[result.model.index_names].to_numpy()
-    assert pattern_c_index(simulated.truth, indices[cohort.is_patient]).mean > 0.8
+    indices = result.model.apply(cohort)["r1"].to_numpy()[cohort.is_patient]
+    assert np.corrcoef(indices, simulated.truth.mean(axis=1))[0, 1] > 0.7
 
 
 def test_no_difference_is_a_result() -> None:

@@ -15,7 +15,7 @@ BRIEF = Recipe().replace(
 def make_learner(learner, m=3, seed=0):
     short = {}
     if issubclass(learner, LDABaseline):
-        short = {"max_iter": 20}
+        short = {"max_iter": 5}
     elif issubclass(learner, ContrastiveVAE):
         short = {"n_steps": 20, "n_hidden": 8}
     elif issubclass(learner, SurrealGAN):

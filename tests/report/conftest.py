@@ -1,11 +1,13 @@
 """A small finished study on disk."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import rindices as ri
 from rindices.experiments.simulate import SimulatedCohort
+from rindices.experiments.tasks import TASKS
 from tests.cohorts import simulate_few_regions
 from tests.report.helpers import omit_pictures
 
@@ -31,7 +33,8 @@ def page(study: Path) -> str:
 def curved_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of the default recipe in which regions change at different severities."""
     folder = tmp_path_factory.mktemp("curved") / "results"
-    ri.fit(simulate_few_regions("staged", seed=3).cohort, 3, members=3, workers=1, out=folder)
+    task = replace(TASKS["staged"], n_controls=200, n_patients=400)
+    ri.fit(simulate_few_regions(task, seed=3).cohort, 3, members=3, workers=1, out=folder)
     return folder
 
 

@@ -21,7 +21,7 @@ from rindices.report.study_results import N_LISTED_REGIONS, read_study_results
 from rindices.selection.agreement import compute_confidence_interval
 from rindices.study.exceptions import NoPatternError
 from tests.cohorts import simulate_few_regions
-from tests.report.helpers import Page, compute_contrast, get_section_text, read_figure_data, remove_random_data
+from tests.report.helpers import Page, compute_contrast, get_section_text, read_figure_data
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +94,6 @@ def test_true_structures_are_named_first(study: Path, simulated: SimulatedCohort
     for name in results.names:
         top = set(results.list_top_regions(name)["region"])
         assert max(len(top & regions) for regions in sets) >= 10
-
-
-def test_a_report_is_the_same_again(study: Path, page: str) -> None:
-    assert remove_random_data(ri.write_report(study).read_text("utf-8")) == remove_random_data(page)
 
 
 @pytest.mark.usefixtures("no_pictures")

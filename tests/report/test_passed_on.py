@@ -1,6 +1,7 @@
 """A report may be passed on: nothing in it names a participant, a site, a group label or a path."""
 
 import base64
+import json
 import re
 import subprocess
 import zlib
@@ -104,8 +105,10 @@ def test_nothing_on_the_page_of_a_study_without_a_pattern_does(tmp_path: Path) -
 def test_the_order_of_the_rows_is_random_and_everything_else_stays(study: Path) -> None:
     pages = []
     for _ in range(2):
-        done = run_command("report", study)
+        done = run_command("report", study, "--json")
         assert done.returncode == 0, done.stderr
+        size = (study / "report.html").stat().st_size
+        assert json.loads(done.stdout) == {"report": str(study / "report.html"), "bytes": size}
         pages.append((study / "report.html").read_text("utf-8"))
     tables = [read_figure_data(Page(page), "r_indices") for page in pages]
     indices = pd.read_csv(study / "r_indices.tsv", sep="\t")[list(tables[0])].round(4)
@@ -129,6 +132,7 @@ def test_the_people_to_explore_are_in_a_random_order_and_nothing_else_is_known_o
     assert abs(np.corrcoef(people["r1"], indices["r1"])[0, 1]) < 0.4
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_page_with_ids_says_that_it_stays_at_home(study: Path) -> None:
     done = run_command("report", study, "--with-ids")
     assert done.returncode == 0, done.stderr

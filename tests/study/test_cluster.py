@@ -15,7 +15,7 @@ from tests.study.helpers import LONG_STUDY, begin, outputs, run, run_apart, sche
 
 
 @pytest.mark.parametrize(
-    "workers", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)]
+    "workers", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)]
 )
 def test_dask_changes_no_byte(folder: Path, undisturbed: Path, workers: int) -> None:
     out = folder / f"dask{workers}"

@@ -12,6 +12,7 @@ from benchmarks.suites.trust_cohorts import simulate_alike_cohort
 from rindices.errors import StudyError
 from rindices.experiments.tasks import TASKS
 from rindices.study.config import ModelConfig
+from rindices.study.engines import StudyObserver
 from rindices.study.store import RunStore
 from rindices.study.study import check_settings, find_largest_number
 from tests.cohorts import simulate_few_regions
@@ -22,20 +23,30 @@ CONTRASTIVE = ModelConfig(recipe="contrastive", members=4)
 
 def test_patterns_are_tried_around_the_number_of_the_test(tmp_path: Path) -> None:
     cohort = simulate_few_regions("small", seed=1).cohort
-    model = fit_cohort(cohort, CONTRASTIVE, 0, RunStore(tmp_path), 1)
+    announced: list[int] = []
+    observer = StudyObserver(on_setting=lambda point, concordance: announced.append(point.n_patterns))
+    model = fit_cohort(cohort, CONTRASTIVE, 0, RunStore(tmp_path), 1, observer=observer)
+    assert sorted(announced) == [2, 3, 4]
     selection = model.selection
     assert selection is not None
     assert selection.number_of_patterns is not None
     by_test = selection.number_of_patterns.by_test
     assert selection.finding == model.card.finding == "patterns"
     assert [record.setting.n_patterns for record in selection.grid] == [by_test - 1, by_test, by_test + 1]
-    assert model.n_patterns == 3
+    assert model.n_patterns == by_test == selection.number_of_patterns.by_agreement == 3
+    assert selection.number_of_patterns.why == ""
+    assert [pattern.name for pattern in selection.patterns] == ["r1", "r2", "r3"]
+    assert min(pattern.split_half for pattern in selection.patterns) > 0.8
+    model.save(tmp_path / "model.safetensors")
+    card = ri.load(tmp_path / "model.safetensors").card
+    assert card.number_of_patterns == selection.number_of_patterns
+    assert card.pattern_evidence == selection.patterns
 
 
 def test_patients_who_are_alike_get_one_index_along_the_mean_difference(tmp_path: Path) -> None:
     cohort = simulate_alike_cohort(0.2, 1)
     few_regions = [region for pattern in TASKS["basic"].patterns for region in pattern]
-    cohort = replace(cohort, volumes=cohort.volumes[few_regions])
+    cohort = replace(cohort, volumes=cohort.volumes[few_regions]).take(np.arange(0, len(cohort), 3))
     model = fit_cohort(cohort, CONTRASTIVE, 0, RunStore(tmp_path), 1)
     selection = model.selection
     assert selection is not None
@@ -96,7 +107,7 @@ def test_later_sets_have_the_shape_that_the_first_one_chose(tmp_path: Path, monk
     chosen = itertools.cycle(["curved", "straight"])
     monkeypatch.setattr("rindices.learners.trajectory.members.choose_shape", lambda held_out: next(chosen))
     cohort = simulate_few_regions("tiny", seed=1).cohort
-    model = fit_cohort(cohort, ModelConfig(patterns=(2,), members=10), 0, RunStore(tmp_path), 1)
+    model = fit_cohort(cohort, ModelConfig(patterns=(1,), members=10), 0, RunStore(tmp_path), 1)
     assert model.selection is not None
     assert model.selection.chosen is not None
     record = model.selection.chosen
@@ -104,20 +115,3 @@ def test_later_sets_have_the_shape_that_the_first_one_chose(tmp_path: Path, monk
     assert len(model.heads) > 5
     assert record.held_out is not None
     assert record.held_out.shape == "curved"
-
-
-def test_other_ids_give_the_same_numbers(tmp_path: Path) -> None:
-    """People were sorted by id before members, permutations and halves were drawn, so pseudonyms acted like a seed."""
-    cohort = simulate_few_regions("tiny", 1).cohort
-    backwards = cohort.people.assign(participant_id=[f"p{k:04d}" for k in range(len(cohort), 0, -1)])
-    frames = (frame.iloc[::-1].reset_index(drop=True) for frame in (cohort.volumes, backwards, cohort.covariates))
-    other = ri.Cohort(*frames, cohort.source, cohort.unit)
-    recipe = ModelConfig(patterns=(2,), members=2)
-    models = [fit_cohort(each, recipe, 0, RunStore(tmp_path / str(k)), 1) for k, each in enumerate((cohort, other))]
-    values = [model.apply(cohort)[["r1", "r2"]].to_numpy() for model in models]
-    np.testing.assert_allclose(*values, atol=1e-12)
-    first, second = (model.selection for model in models)
-    assert first is not None
-    assert second is not None
-    assert first["difference"]["p"] == second["difference"]["p"]
-    assert first["patterns"][0]["split_half"] == pytest.approx(second["patterns"][0]["split_half"], abs=1e-12)

@@ -15,6 +15,7 @@ from tests.cohorts import simulate_few_regions
 from tests.study.helpers import BRIEF, outputs, run
 
 
+@pytest.mark.slow  # tests/study/test_run.py has two workers, too
 def test_the_number_of_workers_changes_no_byte(folder: Path, undisturbed: Path) -> None:
     done = run("fit", folder / "study.toml", "--out", folder / "two", "--workers", 2)
     assert done.returncode == 0, done.stderr

@@ -29,7 +29,8 @@ def order(tmp_path: Path) -> TrainingJob:
     return TrainingJob(work, tmp_path, RunStore(tmp_path).save_people([PreparedPeople(X, y)]))
 
 
-@pytest.mark.parametrize("end", [pytest.param("asked", marks=pytest.mark.slow), "abandoned"])
+@pytest.mark.slow  # tests/study/test_run.py ends the command itself
+@pytest.mark.parametrize("end", ["asked", "abandoned"])
 def test_a_training_that_must_end_keeps_its_state(order: TrainingJob, end: str) -> None:
     """SIGTERM at the end of the wall time, and the end of the worker that asked for it."""
     process, store, ended = TrainingProcess(), RunStore(order.folder), list[type]()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rindices as ri
-from benchmarks.suites.trust_cohorts import NULL_COHORTS, simulate_alike_cohort, simulate_null_cohort
+from benchmarks.suites.trust_cohorts import NULL_COHORTS, simulate_null_cohort
 from rindices.selection.dimensions import DimensionEstimate, DimensionTest
 from rindices.selection.group_difference import GroupTest, RegionEffects, compare_groups
 from rindices.selection.relabel import MAX_PERMUTATIONS, is_clear
@@ -46,10 +46,6 @@ def test_the_true_number_is_found_whatever_the_unit() -> None:
     )
 
 
-def test_patients_who_are_alike_have_a_mean_difference_and_no_pattern() -> None:
-    assert run_group_tests(simulate_alike_cohort(0.2, 0), 0).finding is Finding.MEAN_DIFFERENCE
-
-
 def test_groups_of_different_sites_cannot_be_compared() -> None:
     cohort = simulate_few_regions("tiny", seed=0).cohort
     site = np.where(cohort.is_patient, "hospital", "school").astype(object)
@@ -75,8 +71,7 @@ SLOW_KINDS = ("492 + 900", "patients vary more in all directions")  # tests/sele
     "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW_KINDS)) for kind in NULL_COHORTS]
 )
 def test_misleading_cohorts_without_disease(kind: str) -> None:
-    findings = [run_group_tests(simulate_null_cohort(kind, seed), seed).finding for seed in range(2)]
-    assert findings == [Finding.NO_DIFFERENCE] * 2
+    assert run_group_tests(simulate_null_cohort(kind, 0), 0).finding is Finding.NO_DIFFERENCE
 
 
 def test_large_groups_are_drawn_from(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,6 +208,7 @@ def run_study(
     study cannot be run as described, or a file cannot be written.
     """
     cohort, model_config = study.cohort, study.config.model
+    model_config.resolve_values()  # a recipe that cannot run is an error before earlier results are removed
     problems = [*table_problems, *check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)]
     problems += study.checked.problems
     if errors := [problem for problem in study.checked.problems if problem.severity is Severity.ERROR]:

@@ -156,6 +156,7 @@ def make_unfinished_checkpoint(path: Path, plan: TrainingPlan) -> None:
         train_stacks(*PEOPLE, plan, path=path, save_every=10)
 
 
+@pytest.mark.slow  # the next tests interrupt it without a process
 def test_a_killed_process_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     path = tmp_path / "members.safetensors"
     tests = Path(__file__).parents[3]
