@@ -111,7 +111,7 @@ def test_fit_and_apply_need_no_torch_and_the_gan_names_its_extra(tmp_path: Path)
         [*fit, str(tmp_path / "study"), "--dry-run", "--recipe", "default"],  # training a member to time it took 80 s
         [*fit, str(tmp_path / "study"), "--recipe", "mean-difference", "--patterns", "1"],
         ["apply", str(model), *tables, "--out", str(tmp_path / "r.csv")],
-        [*fit, str(tmp_path / "paper"), "--recipe", "paper"],
+        [*fit, str(tmp_path / "study"), "--recipe", "paper"],  # leaves the earlier model
         ["model", "import", "file", "--as", "ad_2rindices", "--out", str(tmp_path / "m.safetensors")],
     )
     for code, messages in (planned, fitted, applied):
