@@ -1,7 +1,8 @@
 """Real people with a truth from outside: does a score find who is more severely affected, without having been told?
 
 ``python -m benchmarks.outside --tables csf,ixi --repeats 20`` measures, in patients whom no method has seen, the rank
-correlation of their scores with a truth that no method is told (but the last one, an upper bound):
+correlation of their scores with a truth that no method is told, but for a regression of it, an upper bound
+where people are many:
 - csf: proteins of the cerebrospinal fluid, impaired people against controls; the truth is tau;
 - ixi: brain volumes, people of 60 and more as patients, those under 55 as controls; the truth is age among the old;
 - psychosis: thickness and volumes; learnt from first visits, the truth is the score of the same scan a year later;
@@ -50,7 +51,7 @@ from rindices.tables.cohort import ID, SITE, Cohort
 
 OUT = Path(__file__).parent / "results" / "outside"
 N_FOLDS, FIRST_SEED = 5, 900
-OWN, BOUND = "R-index", "regression of the truth (upper bound)"
+OWN, BOUND = "R-index", "regression of the truth"
 MIN_CONTROLS = 10  # of a site
 N_SAMPLES = 400  # of patients, for the standard errors
 TITLES = {
