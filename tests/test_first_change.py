@@ -55,7 +55,7 @@ def list_words(command: str) -> list[str]:
     words = command.split()
     if words[:2] == ["rindices", "fit"]:
         return [sys.executable, "-c", FIT_WITHOUT_PICTURES, *words[1:], "--members", "4", "--workers", "1"]
-    return [*words, "--workers", "1"] if words[:3] == ["python", "-m", "benchmarks"] else words
+    return words
 
 
 def run_command(command: str, project: Path) -> subprocess.CompletedProcess[str]:
@@ -66,14 +66,13 @@ def run_command(command: str, project: Path) -> subprocess.CompletedProcess[str]
     )
 
 
-NAMES = ("layout", "learner", "recipe", "checks")
-SLOW_NAMES = ("learner", "recipe")  # they fit and benchmark
+NAMES = ("layout", "recipe", "checks")
 
 
 @pytest.mark.parametrize(
     "commands",
     [
-        pytest.param(commands, id=name, marks=[pytest.mark.slow] if name in SLOW_NAMES else [])
+        pytest.param(commands, id=name, marks=[pytest.mark.slow] if name == "recipe" else [])
         for name, commands in zip(NAMES, COMMANDS, strict=True)
     ],
 )
