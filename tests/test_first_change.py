@@ -52,10 +52,7 @@ def run_command(command: str, project: Path) -> subprocess.CompletedProcess[str]
     )
 
 
-NAMES = ("layout", "checks")
-
-
-@pytest.mark.parametrize("commands", COMMANDS, ids=NAMES)
+@pytest.mark.parametrize("commands", COMMANDS, ids=("layout", "checks"))
 def test_commands_of_the_page_succeed(commands: list[str], project: Path) -> None:
     for command in commands:
         if command != "mypy":  # it takes a minute, and the gate runs it
