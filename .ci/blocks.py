@@ -44,7 +44,7 @@ REPLACEMENTS = (
     ("--patterns 3 --out", "--patterns 3 --recipe contrastive --members 5 --workers 1 --out"),  # then scored
     ("ri.fit(cohort, patterns=3)", "ri.fit(cohort, patterns=1, members=5, workers=1)"),
     ('ri.simulate_cohort("small"', 'ri.simulate_cohort("tiny"'),
-    ("patterns=3, members=5)", "patterns=2, members=5, workers=1)"),
+    ("patterns=3, members=5)", "patterns=2, members=5, workers=1, seed=5)"),
 )
 READ_STUDY = """
 import sys, tomllib

@@ -20,6 +20,7 @@ from rindices.federated.site import Site
 from rindices.federated.site_service import SiteService
 from rindices.model.fitted import FittedModel
 from rindices.tables.cohort import Cohort
+from tests.cohorts import simulate_few_regions
 from tests.federated.sites import simulate_people, split_cohort
 
 STUDY = '[model]\nrecipe = "mean-difference"\nmembers = 2\n'
@@ -100,6 +101,17 @@ def test_site_answers_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert answer.counts == {"controls": 150, "patients": 200}
     transport.finish()
     assert run("site", *words)[0] == 0
+
+
+def test_a_site_names_wrong_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cohort = simulate_few_regions("small", 0).cohort
+    volumes = cohort.volumes.copy()
+    volumes.iloc[7, 3] *= 5.0
+    words = write_tables(tmp_path, replace(cohort, volumes=volumes))
+    result = CliRunner().invoke(app, [str(each) for each in ("site", *words, "--exchange", "shared", "--wait", 0)])
+    assert result.exit_code == 3
+    assert f"of {cohort.people['participant_id'][7]} (17,800, expected 3,590)" in result.stderr
 
 
 def test_a_site_without_a_name_gets_one_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,7 +201,7 @@ def print_federated_result(
 
 
 @take_table_options(
-    "- leave_out_sites harmonise adjust icv_for reference visits on_missing on_outlier impute_covariates"
+    "- leave_out_sites harmonise adjust icv_for reference visits on_missing impute_covariates"
 )
 def site(
     tables: Tables,
@@ -243,12 +243,14 @@ def site(
     from rindices.federated.site_service import SiteService
     from rindices.model.fitted import FittedModel
     from rindices.study.preflight import resolve_study
+    from rindices.study.wrong_cells import check_cells
     from rindices.tables.cohort import SITE
 
     study, folder = load_study(tables, {**data, "on_missing": "drop"}, {}, {})
     result, study = resolve_study(study, folder)
-    cohort = result.cohort_or_raise()
-    print_problems(result.problems)
+    checked = check_cells(result.cohort_or_raise(), study.run.seed, study.adjust, study.data.on_outlier)
+    cohort = checked.cohort
+    print_problems([*result.problems, *checked.problems])
     if SITE in cohort.people:
         raise StudyError(
             f"column '{study.data.site}' holds several sites, and a federated study removes effects of hospitals "
