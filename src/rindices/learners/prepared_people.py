@@ -23,7 +23,7 @@ SUBSAMPLE_SHARE = 1.0 - 1.0 / N_FOLDS
 """Share of the people that a member is trained on."""
 
 
-_MIN_STRATUM = 30  # people whose folds hardly ever differ too much in size
+_MIN_STRATUM = 40  # people whose folds hardly ever differ too much in size
 HashArray = npt.NDArray[np.uint64]
 
 
@@ -58,7 +58,7 @@ def deal_folds(hashes: HashArray, strata: Sequence[object]) -> IntArray:
 
     hashes: (N,) as from `hash_people`; strata: (N,) group of each person, or group and site. Folds are ranges of the
     hash, the same for all: neither other people nor the division into sites or files matter. In a stratum of fewer than
-    30 people, whose folds could differ much in size, people are dealt in the order of the hash instead.
+    40 people, whose folds could differ much in size, people are dealt in the order of the hash instead.
     """
     folds, order = find_ranges(hashes), np.argsort(hashes, kind="stable")
     labels = {stratum: k for k, stratum in enumerate(dict.fromkeys(strata))}

@@ -133,7 +133,8 @@ class StudyPeople:
         self._check_site_sizes()
         people = self.cohort.people
         strata = list(zip(*(people[name].astype(str) for name in (GROUP, SITE) if name in people), strict=True))
-        values = self.cohort.volumes.to_numpy(dtype=float)
+        measured = sort_people(self.study.cohort, self.study.seed)  # also the cells that are wrong
+        values = measured.volumes.to_numpy(dtype=float)
         return find_seen_people(values, strata, range(self.model.n_members), self.study.seed)
 
     def _check_site_sizes(self) -> None:

@@ -47,11 +47,12 @@ def test_visits_are_coupled_where_disease_moves_and_severities_are_found_better(
 def test_visits_are_not_coupled_where_nothing_moves() -> None:
     cohort = simulate_followed(0.0)
     people = prepare(cohort)
-    (member,) = fit_trajectory_members(people.deal_to_members([0], 0), 2, [0], seed=0, shape="straight")
+    numbers = range(5)
+    member, *_ = fit_trajectory_members(people.deal_to_members(numbers, 0), 2, numbers, seed=0, shape="straight")
     assert member.held_out is not None
     assert member.held_out.coupled is False
-    (mean,) = fit_trajectory_members(
-        people._replace(trend=None).deal_to_members([0], 0), 2, [0], seed=0, shape="straight"
+    mean, *_ = fit_trajectory_members(
+        people._replace(trend=None).deal_to_members(numbers, 0), 2, numbers, seed=0, shape="straight"
     )
     assert mean.held_out is not None
     assert (mean.held_out.coupled, mean.held_out.coupling_gain) == (None, None)
