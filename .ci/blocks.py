@@ -38,7 +38,7 @@ REPLACEMENTS = (
     ("--recipe contrastive", "--recipe contrastive --members 5 --workers 1"),
     ("    --patterns 3 --members 5 --out", "    --patterns 1 --members 5 --workers 1 --out"),
     ("--patterns 3 --members 5 --out", "--patterns 3 --recipe contrastive --members 5 --workers 1 --out"),
-    ("--patterns 1,2,3,4", "--patterns 1,2"),
+    ("--patterns 1,2,3,4", "--patterns 1,2 --members 5 --workers 1"),
     ("--patterns 2,3", "--patterns 2"),
     ("--patterns 2 --out", "--patterns 1 --members 5 --workers 1 --out"),
     ("--patterns 3 --out", "--patterns 3 --recipe contrastive --members 5 --workers 1 --out"),  # then scored

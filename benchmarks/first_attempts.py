@@ -1,4 +1,4 @@
-"""First attempts on tables as they were published: what ``rindices check`` says, written to ``docs/patients.md``.
+"""First attempts on tables as they were published: what ``rindices check`` says, in ``results/first_attempts.md``.
 
     python -m benchmarks.first_attempts --data ../shared/data
 
@@ -13,10 +13,15 @@ from typer.testing import CliRunner
 
 from rindices.cli.main import app
 
-PAGE = Path(__file__).parents[1] / "docs" / "patients.md"
-START, END = "<!-- first attempts -->\n", "<!-- end of first attempts -->\n"
+OUT = Path(__file__).parent / "results" / "first_attempts.md"
+TEXT = """# First attempts on tables as they were published
+What `rindices check` says (`python -m benchmarks.first_attempts --data DIR`); `fit` decides alike. Each table is ready
+after at most two attempts, and the second one only answers a question of the first. IXI and fcon1000 are tables of
+healthy people; their groups are the sexes here.
+
+"""
 IDS = re.compile(r"\b(?:[A-Za-z]+(?:_[A-Za-z0-9]+)*_(?:sub)?\d{5,7}|[PC]\d{3}|(?:ds\d+_)?sub-\w+|IXI\d+-\w+-\d+-T1)\b")
-"""Ids of people, which are not written into the page."""
+"""Ids of people, which are not written."""
 AUTISM = [*(f"patients/autism/stats/{name}" for name in
             ("aseg_table.tsv", "lh.aparc_table_volume.tsv", "rh.aparc_table_volume.tsv")),
           "--participants", "patients/autism/Phenotypic_V1_0b_preprocessed1.csv", "--group", "DX_GROUP",
@@ -49,7 +54,7 @@ def run_attempt(arguments: list[str], data: Path) -> tuple[str, int]:
 
 
 def write_attempts(data: Path) -> str:
-    """Return the section of all tables; a table that is not ready in its last attempt is an error."""
+    """Return the sections of all tables; a table that is not ready in its last attempt is an error."""
     parts = []
     for name, attempts in ATTEMPTS.items():
         outputs = [run_attempt(arguments, data) for arguments in attempts]
@@ -57,17 +62,14 @@ def write_attempts(data: Path) -> str:
         if codes != [1] * (len(attempts) - 1) + [0]:
             raise SystemExit(f"{name}: exit codes {codes}\n{outputs[-1][0]}")
         text = "\n".join(output for output, _ in outputs)
-        parts.append(f"### {name}\n```text\n{text}```\n")
+        parts.append(f"## {name}\n```text\n{text}```\n")
     return "\n".join(parts)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    section = write_attempts(parser.parse_args().data)
-    page = PAGE.read_text("utf-8")
-    text = re.sub(f"(?<={re.escape(START)}).*(?={re.escape(END)})", lambda _: section, page, flags=re.DOTALL)
-    PAGE.write_text(text, "utf-8")
+    OUT.write_text(TEXT + write_attempts(parser.parse_args().data), "utf-8")
 
 
 if __name__ == "__main__":

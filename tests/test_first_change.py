@@ -12,12 +12,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "first_change.md").read_text("utf-8")
 CHANGE = re.compile(r"(?:New file|[Ii]n)\s`([\w/.]+)`:\n(?:<!--[^>]*-->\n)?```(python|diff)\n(.*?)^```$", re.M | re.S)
-FIT_WITHOUT_PICTURES = """
-from rindices.cli.main import run
-from rindices.report import geometry
-geometry.list_missing_packages = lambda: ["nilearn"]
-run()
-"""
 COMMANDS = [block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S)]
 
 
@@ -50,33 +44,15 @@ def change_file(path: Path, text: str, kind: str) -> None:
     path.write_text(path.read_text("utf-8").replace(before, after), "utf-8")
 
 
-def list_words(command: str) -> list[str]:
-    """Return the words of a command; a fit has few members and no brain pictures, and one process does all the work."""
-    words = command.split()
-    if words[:2] == ["rindices", "fit"]:
-        return [sys.executable, "-c", FIT_WITHOUT_PICTURES, *words[1:], "--members", "4", "--workers", "1"]
-    return [*words, "--workers", "1"] if words[:3] == ["python", "-m", "benchmarks"] else words
-
-
 def run_command(command: str, project: Path) -> subprocess.CompletedProcess[str]:
     """Run a command in the changed copy."""
     paths = {"PYTHONPATH": str(project / "src"), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     return subprocess.run(
-        list_words(command), cwd=project, env=os.environ | paths, capture_output=True, text=True, check=False
+        command.split(), cwd=project, env=os.environ | paths, capture_output=True, text=True, check=False
     )
 
 
-NAMES = ("layout", "learner", "recipe", "checks")
-SLOW_NAMES = ("learner", "recipe")  # they fit and benchmark
-
-
-@pytest.mark.parametrize(
-    "commands",
-    [
-        pytest.param(commands, id=name, marks=[pytest.mark.slow] if name in SLOW_NAMES else [])
-        for name, commands in zip(NAMES, COMMANDS, strict=True)
-    ],
-)
+@pytest.mark.parametrize("commands", COMMANDS, ids=("layout", "checks"))
 def test_commands_of_the_page_succeed(commands: list[str], project: Path) -> None:
     for command in commands:
         if command != "mypy":  # it takes a minute, and the gate runs it
