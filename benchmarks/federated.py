@@ -1,11 +1,12 @@
 """Studies across sites: equality with people in memory, rounds and bytes, false positives, effects of sites.
 
-Usage: ``python -m benchmarks.federated [--parts equality,unequal,null,harmonise]``
+Usage: ``python -m benchmarks.federated [--parts equality,unequal,null,null in memory,harmonise]``
 
 - equality: the README's people (task basic, seed 0, 492 + 900) by `rindices.fit`, in four unequal sites under masks,
   and in eight parquet files, ten members.
 - unequal: the same people; one site has no patients, one has 25 people.
-- null: share of cohorts without disease (seeds 10000 to 10399, 150 + 200 people) in which blocks differ.
+- null: share of cohorts without disease (seeds 10000 to 10399, 150 + 200 people) in which blocks differ; null in
+  memory: the same by labels of people.
 - harmonise: cohorts of four sites with site effects (task basic, seeds 960 to 962) across these sites, three patterns
   and two members: without site effects, with nothing done, and with effects estimated from the controls of each site.
 
@@ -19,6 +20,7 @@ import json
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ from rindices.federated.site import Site
 from rindices.federated.subsets import SubsetPlan
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig
+from rindices.study.group_tests import run_group_tests
 from rindices.tables.cohort import GROUP, ID, SITE, Cohort
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validate import TableRequest
@@ -134,17 +137,30 @@ def measure_unequal() -> dict[str, Any]:
     return {"patterns": result.model.n_patterns, "pattern-c-index": score, **describe(result, seconds)}
 
 
-def measure_null() -> dict[str, Any]:
-    p_values = []
+def list_null_cohorts() -> Iterator[tuple[int, Cohort]]:
+    """Yield cohorts without disease, with their seeds."""
+    task = replace(TASKS["null"], n_controls=150, n_patients=200)
     for seed in range(10_000, 10_400):
-        task = replace(TASKS["null"], n_controls=150, n_patients=200)
-        rounds = Rounds(InMemoryTransport([Site("site", ri.simulate_cohort(task, seed=seed).cohort)]))
-        plan = SubsetPlan(seed, 2)
-        sums, _, _ = ask_for_adjustment(rounds, None, False, lambda counts, plan=plan: plan)
-        p_values.append(ask_for_tests(rounds, sums, plan).difference.p)
+        yield seed, ri.simulate_cohort(task, seed=seed).cohort
+
+
+def describe_null(p_values: list[float]) -> dict[str, Any]:
     found = sum(p <= 0.05 for p in p_values)
     interval = binomtest(found, len(p_values)).proportion_ci(0.99)
     return {"cohorts": len(p_values), "found": found, "99 % interval": [float(each) for each in interval]}
+
+
+def measure_null() -> dict[str, Any]:
+    p_values = []
+    for seed, cohort in list_null_cohorts():
+        rounds, plan = Rounds(InMemoryTransport([Site("site", cohort)])), SubsetPlan(seed, 2)
+        sums, _, _ = ask_for_adjustment(rounds, None, False, lambda counts, plan=plan: plan)
+        p_values.append(ask_for_tests(rounds, sums, plan).difference.p)
+    return describe_null(p_values)
+
+
+def measure_null_in_memory() -> dict[str, Any]:
+    return describe_null([run_group_tests(cohort, seed, None).difference.p for seed, cohort in list_null_cohorts()])
 
 
 def measure_harmonise() -> list[dict[str, Any]]:
@@ -174,6 +190,7 @@ PARTS = {
     "equality": measure_equality,
     "unequal": measure_unequal,
     "null": measure_null,
+    "null in memory": measure_null_in_memory,
     "harmonise": measure_harmonise,
 }
 
@@ -181,7 +198,7 @@ PARTS = {
 def format_page(results: dict[str, Any]) -> str:
     """Return the results as markdown."""
     lines = ["# Studies across sites", "", "Written by `python -m benchmarks.federated`.", ""]
-    for part in ("equality", "unequal", "null"):
+    for part in ("equality", "unequal", "null", "null in memory"):
         if part in results:
             lines += [f"## {part.capitalize()}", "", "| figure | value |", "|---|---|"]
             lines += [f"| {name} | {_format_value(value)} |" for name, value in results[part].items()]
