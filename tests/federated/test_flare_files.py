@@ -71,7 +71,9 @@ def test_commands_need_a_folder_or_flare(tmp_path: Path) -> None:
     assert both.exit_code == 2  # one of them would have been ignored
     kit = make_kit(tmp_path / "server")
     job = ["--flare-job", str(tmp_path / "job"), "--flare-kit", str(kit)]
-    assert CliRunner().invoke(app, [*words, *job]).exit_code == 0
+    two, three = (CliRunner().invoke(app, [*words, *job, "--sites", number]) for number in "23")
+    assert two.exit_code == three.exit_code == 0
+    assert ("masks" in two.stderr, "masks" in three.stderr) == (False, True)
     assert ALLOWED in (kit / "local" / "resources.json").read_text()
     server = json.loads((tmp_path / "job" / "app" / "config" / "config_fed_server.json").read_text())
     assert server["workflows"][0]["args"]["settings"]["members"] == 3

@@ -106,6 +106,8 @@ def _write_flare_job(
     """Write a job for NVIDIA FLARE; the folder for the results is at its server."""
     from rindices.federated.flare_files import allow_jobs, write_flare_job
 
+    if settings.masked:
+        print_line("note: NVIDIA FLARE has no masks: the server sees the sums of each site. For masks use --exchange")
     if kit is not None:
         allow_jobs(kit)
     write_flare_job(folder.absolute(), str(out), n_clients, settings, wait)
