@@ -14,6 +14,7 @@ _SIDED_NAME = re.compile(r"(?:ctx[-_])?(lh|rh|left|right|l|r)[-_ ](.+)", re.IGNO
 _WORDS: dict[str, dict[str, str]] = tomllib.loads((files("rindices.report") / "names.toml").read_text("utf-8"))
 _ENIGMA_STRUCTURES, _DESTRIEUX_WORDS = _WORDS["enigma"], _WORDS["destrieux"]
 _ENIGMA_NAME = re.compile(rf"([LR])({'|'.join(_ENIGMA_STRUCTURES)})")
+_PROGRAM_NAME = re.compile(r"(?:NMM|CAT12|ANTs)_(.+?)(?:_([LR]))?")
 _MEASURE_SUFFIX = re.compile(r"_(volume|thickness|thickavg|area|surfavg)$")
 _DESTRIEUX_PREFIX = re.compile(r"(G|S|G&S|Lat_Fis|Pole)[_-]")
 _DESIKAN_WORD = re.compile(
@@ -35,6 +36,10 @@ def _split_side(name: str) -> tuple[str, str]:
     if short := _ENIGMA_NAME.fullmatch(name):
         return _SIDE_NAMES[short[1].lower()], _ENIGMA_STRUCTURES[short[2]]
     plain = _MEASURE_SUFFIX.sub("", name)
+    if own := _PROGRAM_NAME.fullmatch(plain):
+        if own[2]:
+            return _SIDE_NAMES[own[2].lower()], own[1]
+        plain = own[1]
     sided = _SIDED_NAME.fullmatch(plain)
     return (_SIDE_NAMES[sided[1].lower()], sided[2]) if sided else ("middle", plain)
 
@@ -77,9 +82,10 @@ def format_region_name(region: str) -> str:
     """Return a region's name for readers: ``hippocampus, left`` for ``MUSE_48`` and for ``Left-Hippocampus``."""
     muse_region = muse.find_muse_region(region)
     side, text = _split_side(region)
-    if muse_region:
-        side, bare = muse_region.side, re.sub(r"_[LR]$", "", muse_region.label).replace("_", " ")
-        name = _lowercase_words(re.sub(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[A-Z][a-z])", " ", bare))
+    if muse_region or region.startswith(("NMM_", "CAT12_")):
+        label = muse_region.label if muse_region else text
+        side, bare = muse_region.side if muse_region else side, re.sub(r"_[LR]$", "", label).replace("_", " ")
+        name = _lowercase_words(re.sub(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=\d)(?=to)", " ", bare))
     elif _DESTRIEUX_PREFIX.match(text):
         full = text.replace("G&S", "gyrus and sulcus").replace("Lat_Fis", "lateral fissure").replace("&", " and ")
         name = " ".join(_DESTRIEUX_WORDS.get(word, word.lower()) for word in re.split(r"[ _-]", full))
