@@ -45,7 +45,7 @@ def main() -> None:
     load = os.getloadavg()[1]
     lines = [
         "# From nothing to the open report",
-        f"The commands of README in a fresh environment, then of {size:,.0f} MB; {os.cpu_count()} cores, load {load:.1f}.",
+        f"The commands of README in a fresh environment, of {size:,.0f} MB; {os.cpu_count()} cores, load {load:.1f}.",
         "",
         "| command | wall (s) | processor (s) |",
         "|---|---|---|",

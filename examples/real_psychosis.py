@@ -1,8 +1,8 @@
 """
 The same patients a year later
 ==============================
-98 patients with early psychosis and 67 controls, scanned twice. The index is learnt from the first scans; at both
-visits a person is judged by members that have not seen this person.
+98 patients with early psychosis and 67 controls, scanned twice. At both visits a person is judged by members that were
+trained on other people.
 
 .. image:: /docs/figures/real_psychosis.png
 """
@@ -19,7 +19,7 @@ path = sys.argv[1] if len(sys.argv) > 1 else "../shared/data/patients/psychosis/
 options = {"group": "group", "controls": "control", "patients": "patient", "measure": "any"}
 covariates = ["age", "sex", "EstimatedTotalIntraCranialVol"]
 cohort = ri.read_cohort(path, id="sub_id", session="visit", covariates=covariates, **options)
-model = ri.fit(cohort, visits="first", seed=900, workers=1)
+model = ri.fit(cohort, seed=900, workers=1)
 visits = model.visit_indices.pivot(index="participant_id", columns="session_id", values="r1").dropna()
 group = model.indices.set_index("participant_id")["group"].reindex(visits.index)
 

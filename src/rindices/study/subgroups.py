@@ -12,6 +12,7 @@ from rindices.tables.validation.groups import CONTROL, PATIENT
 
 MIN_GROUP = 10
 """Controls and patients that a level needs to be listed: fewer say little, and more about single people."""
+_BOOTSTRAPS = 200
 SUBGROUP_DESCRIPTIONS = {
     "variable": "sex, age or site.",
     "level": "People who are compared; ages are in three bands of about equal size.",
@@ -53,8 +54,9 @@ def make_subgroup_table(cohort: Cohort, indices: pd.DataFrame, names: Sequence[s
             counts = int(controls.sum()), int(patients.sum())
             if min(counts) < MIN_GROUP:
                 continue
-            auc = measure_separation(values[controls].to_numpy(), values[patients].to_numpy(), seed).auc
+            auc = measure_separation(values[controls].to_numpy(), values[patients].to_numpy(), seed, _BOOTSTRAPS).auc
             ends = np.quantile(auc[1:], (0.025, 0.975), axis=0)
             figures = zip(names, auc[0], *ends, is_above[controls].mean(), strict=True)
-            rows += [(variable, str(level), *counts, index, *map(float, numbers)) for index, *numbers in figures]
+            name = level if isinstance(level, str) else f"{level:g}"
+            rows += [(variable, name, *counts, index, *map(float, numbers)) for index, *numbers in figures]
     return pd.DataFrame(rows, columns=list(SUBGROUP_DESCRIPTIONS)).round(4)
