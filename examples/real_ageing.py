@@ -7,6 +7,8 @@ patients; nobody's age is told to the model beyond these two words.
 .. image:: /docs/figures/real_ageing.png
 """
 
+# sphinx_gallery_thumbnail_path = 'docs/figures/real_ageing.png'
+
 # %%
 # Ages come from the table of participants, for the figure alone.
 import base64

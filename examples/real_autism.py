@@ -7,6 +7,8 @@ groups in women and men, at all ages and at each site?
 .. image:: /docs/figures/real_autism.png
 """
 
+# sphinx_gallery_thumbnail_path = 'docs/figures/real_autism.png'
+
 # %%
 # ``fit`` writes this table as ``subgroups.tsv``, and the report shows it.
 import matplotlib.pyplot as plt

@@ -7,6 +7,8 @@ tau, which no step has seen.
 .. image:: /docs/figures/real_csf.png
 """
 
+# sphinx_gallery_thumbnail_path = 'docs/figures/real_csf.png'
+
 # %%
 # The table is downloaded once and compared with its digest. ``model.indices`` are cross-fitted: those of a person come
 # from members that were not trained on this person.

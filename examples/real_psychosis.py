@@ -7,6 +7,8 @@ trained on other people.
 .. image:: /docs/figures/real_psychosis.png
 """
 
+# sphinx_gallery_thumbnail_path = 'docs/figures/real_psychosis.png'
+
 # %%
 # The table is public, but not ours to pass on: `its source <https://doi.org/10.7554/eLife.95823>`_.
 import sys

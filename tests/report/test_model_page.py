@@ -222,6 +222,13 @@ def test_a_model_without_quantiles_has_a_sheet(straight: ri.FittedModel, browser
     assert "controls of the study" not in read_sheet(tab)
 
 
+def test_features_are_not_called_regions(straight: ri.FittedModel, browser: Browser, tmp_path: Path) -> None:
+    model = replace(straight, card=replace(straight.card, unit="any"))
+    _, tab = run_page(browser, model, [write_table(make_new_people(12), tmp_path / "new.csv")], tmp_path)
+    assert "features" in read_sheet(tab)
+    assert "region" not in read_sheet(tab)
+
+
 @pytest.mark.parametrize("shared", [True, False])
 def test_excel_files(shared: bool, straight: ri.FittedModel, browser: Browser, tmp_path: Path) -> None:
     """As openpyxl writes them, with texts in the cells, and as Excel does, with texts in a file of their own."""

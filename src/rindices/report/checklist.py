@@ -12,6 +12,7 @@ from rindices.report import sections
 from rindices.report.formatting import make_environment
 from rindices.report.page import list_warnings
 from rindices.report.study_results import StudyResults, read_study_results
+from rindices.wording import FEATURE_UNIT, reword_template
 
 CHECKLIST_FILE = "checklist.md"
 _MISSING_CODES = {ProblemCode.MISSING_VALUES, ProblemCode.MISSING_BY_GROUP, ProblemCode.ZERO_VOLUMES}
@@ -60,10 +61,11 @@ def render_checklist(results: StudyResults) -> str:
         "warnings": [html.unescape(re.sub(r"<[^>]*>", "", line)) for line in list_warnings(results)],
     }
     items = tomllib.loads((files("rindices.report") / "checklist.toml").read_text("utf-8"))["item"]
+    reword = reword_template if cohort.unit == FEATURE_UNIT else str
     rows, states = [], dict[str, set[bool]]()
     for item in items:
         study, authors = (
-            " ".join(environment.from_string(item.get(name, "")).render(context).split())
+            " ".join(environment.from_string(reword(item.get(name, ""))).render(context).split())
             for name in ("study", "authors")
         )
         answer = " ".join([study, *([f"{TO_WRITE} {authors}"] if authors else [])]).strip().replace("|", "\\|")

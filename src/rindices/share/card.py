@@ -44,6 +44,7 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
         fingerprint=_escape_cell(card.fingerprint),
         licence=_escape_cell(card.licence) if card.licence else "_to be written_",
         hub_licence=known if known in _HUB_LICENCES else "other" if known else "unknown",
+        field="tabular" if card.unit == FEATURE_UNIT else "neuroimaging",
         licence_name=json.dumps(_escape_cell(card.licence)),
         meaning=_describe_scale(model),
         source=_escape_cell(card.source),
