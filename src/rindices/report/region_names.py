@@ -21,6 +21,7 @@ _DESIKAN_WORD = re.compile(
     r"(caudal|rostral|inferior|superior|middle|lateral|medial|isthmus|anterior|posterior|pars|transverse|frontal|temporal)"
     r"(?=[a-z]{3})"
 )
+_DIRECTIONS = {"anterior", "posterior", "inferior", "superior", "middle", "medial", "lateral"}
 _MEASURE_PRIORITY = ("volume", "thickness", "area")  # the first one measured in a structure is drawn
 
 
@@ -88,10 +89,13 @@ def format_region_name(region: str) -> str:
         name = _lowercase_words(re.sub(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=\d)(?=to)", " ", bare))
     elif _DESTRIEUX_PREFIX.match(text):
         full = text.replace("G&S", "gyrus and sulcus").replace("Lat_Fis", "lateral fissure").replace("&", " and ")
-        name = " ".join(_DESTRIEUX_WORDS.get(word, word.lower()) for word in re.split(r"[ _-]", full))
+        words = [_DESTRIEUX_WORDS.get(word, word.lower()) for word in re.split(r"[ _-]", full)]
+        n_kinds = 3 if words[1] == "and" else 1 if words[0] in ("gyrus", "sulcus", "pole") else 0
+        rest = sorted(words[n_kinds:], key=lambda word: word not in _DIRECTIONS) if n_kinds else words
+        name = " ".join([*rest, *words[:n_kinds]])  # "inferior frontal sulcus" for "S_front_inf"
     else:
-        words = _DESIKAN_WORD.sub(r"\1 ", text).replace("bankssts", "banks of the superior temporal sulcus")
-        name = _lowercase_words(words.replace("accumbensarea", "accumbens")).replace("_", " ")
+        plain = _DESIKAN_WORD.sub(r"\1 ", text).replace("bankssts", "banks of the superior temporal sulcus")
+        name = _lowercase_words(plain.replace("accumbensarea", "accumbens")).replace("_", " ")
     return name if side == "middle" else f"{name}, {side}"
 
 
