@@ -28,6 +28,7 @@ from rindices.report.formatting import make_environment
 from rindices.tables.layout.formats import ID_NAMES, SESSION_NAMES, SITE_NAMES, Layout
 from rindices.tables.layout.freesurfer import ICV_NAMES, list_region_spellings, may_be_zero
 from rindices.tables.layout.muse import ICV_CODE
+from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.tables.validation.values import Unit
 from rindices.wording import get_wording
 
@@ -68,6 +69,8 @@ def describe_model(model: FittedModel, match: AtlasMatch) -> dict[str, Any]:
     preprocessing, training, card, packer = model.preprocessing, model.training, model.card, _pack_model(model)
     word, has_sizes = get_wording(card.unit), card.unit not in (Unit.STANDARDISED, Unit.ANY)
     parts = [part for columns in model.sums.values() for part in columns]
+    sizes = {group: {len(rows), *map(len, rows)} for group, rows in card.index_quantiles.items()}
+    has_quantiles = sizes == dict.fromkeys((CONTROL, PATIENT), {model.n_patterns, len(QUANTILE_RANKS)})
     return {
         "patterns": model.n_patterns,
         "steps": N_STEPS,
@@ -98,7 +101,7 @@ def describe_model(model: FittedModel, match: AtlasMatch) -> dict[str, Any]:
         "session_names": list(SESSION_NAMES),
         "site_names": list(SITE_NAMES),
         "head_size_names": [f"MUSE_{ICV_CODE}", *ICV_NAMES],
-        "quantiles": dict(card.index_quantiles) or None,
+        "quantiles": dict(card.index_quantiles) if has_quantiles else None,
         "ranks": list(QUANTILE_RANKS),
         "sheet": describe_patterns(model, match, _COLOUR_LIMIT, packer),
         "arrays": packer.pack(),
