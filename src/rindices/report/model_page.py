@@ -70,7 +70,7 @@ def describe_model(model: FittedModel, match: AtlasMatch) -> dict[str, Any]:
     word, has_sizes = get_wording(card.unit), card.unit not in (Unit.STANDARDISED, Unit.ANY)
     parts = [part for columns in model.sums.values() for part in columns]
     sizes = {group: {len(rows), *map(len, rows)} for group, rows in card.index_quantiles.items()}
-    has_quantiles = sizes == dict.fromkeys((CONTROL, PATIENT), {model.n_patterns, len(QUANTILE_RANKS)})
+    has_quantiles = sizes == {group: {model.n_patterns, len(QUANTILE_RANKS)} for group in (CONTROL, PATIENT)}
     return {
         "patterns": model.n_patterns,
         "steps": N_STEPS,
