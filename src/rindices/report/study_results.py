@@ -37,7 +37,7 @@ class StudyResults:
     intervals; novel: number of novel people; interval_ends: ``r1_low``, ``r1_high`` and so on, same rows as
     ``indices``; no columns where there are no intervals; is_novel (N,): whether each person is novel; change, outcome:
     what ``rindices change`` and ``rindices predict`` have written into the folder; wrong_cells: content of
-    ``wrong_cells.tsv``, without ids.
+    ``wrong_cells.tsv``, without ids; subgroups: content of ``subgroups.tsv``, without names of sites.
     """
 
     model: FittedModel
@@ -54,6 +54,7 @@ class StudyResults:
     change: SimpleNamespace | None = None
     outcome: SimpleNamespace | None = None
     wrong_cells: pd.DataFrame | None = None
+    subgroups: pd.DataFrame | None = None
 
     @property
     def is_mean_difference(self) -> bool:
@@ -150,6 +151,7 @@ def read_study_results(folder: Path) -> StudyResults:
         change=read_change_section(folder),
         outcome=read_outcome_section(folder),
         wrong_cells=_read_wrong_cells(folder),
+        subgroups=_read_subgroups(folder),
     )
 
 
@@ -158,6 +160,17 @@ def _read_wrong_cells(folder: Path) -> pd.DataFrame | None:
     columns = ["region", "value", "expected"]
     table = _read_if_written(folder / "wrong_cells.tsv", [ID, *columns], "fit")
     return None if table is None else table[columns].assign(person=pd.factorize(table[ID])[0])
+
+
+def _read_subgroups(folder: Path) -> pd.DataFrame | None:
+    columns = ["variable", "level", "controls", "patients", "index", "auc", "low", "high", "controls_above"]
+    table = _read_if_written(folder / "subgroups.tsv", columns, "fit")
+    if table is not None:
+        is_site = table["variable"] == "site"
+        table["level"] = table["level"].astype(str)
+        numbers = pd.factorize(table.loc[is_site, "level"])[0] + 1
+        table.loc[is_site, "level"] = [f"site {number}" for number in numbers]
+    return table
 
 
 def read_index_file(folder: Path) -> pd.DataFrame:
