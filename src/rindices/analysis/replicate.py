@@ -28,8 +28,8 @@ from rindices.wording import load_columns
 
 COLUMN_DESCRIPTIONS = load_columns("replication")
 PEOPLE_COLUMN_DESCRIPTIONS = load_columns("replication_people")
-LEVEL = 0.05
-"""Share of pairs of studies without a common pattern in which a match is found."""
+LEVEL, MIN_CORRELATION = 0.05, 0.5
+"""Largest p and smallest correlation of patterns that are called replicated."""
 N_MAPS = 2000
 MIN_REGIONS = 10
 Regions = tuple[str, ...]
@@ -112,7 +112,7 @@ def replicate_patterns(
     alone = {"first": set(range(len(first))) - {*partner}, "second": set(range(len(second))) - {*partner.values()}}
     rows += [{side: f"r{k + 1}"} for side, numbers in alone.items() for k in sorted(numbers)]
     table = pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS)).assign(regions=first.shape[1])
-    table["matched"] = table["p"] <= LEVEL
+    table["matched"] = (table["p"] <= LEVEL) & (table["correlation"] >= MIN_CORRELATION)
     return Replication(table, largest, [np.stack([first[i], second[j]]) for i, j in pairs])
 
 
@@ -188,7 +188,8 @@ def describe_replication(result: Replication, names: tuple[str, str], people: pd
         "by the correlation of signed square roots of changes.",
         f"It was judged by {len(result.largest):,} random maps: values of a pattern of {first} in the order of white",
         "noise smoothed by the correlations of regions in healthy people, left and right together.",
-        f"In {LEVEL:.0%} of them the largest correlation over all pairs exceeded {result.chance:.2f}.",
+        f"In {LEVEL:.0%} of them the largest correlation over all pairs was above {result.chance:.2f}.",
+        f"Patterns above this, and that correlate by {MIN_CORRELATION} or more, are called replicated.",
         f"Replicated: {'; '.join(pairs) or 'none'}.",
         *([f"Without a partner: {join_names(alone)}."] if alone else []),
     ]

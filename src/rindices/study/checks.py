@@ -41,6 +41,7 @@ class PowerRow:
     width: float  # of the 95 % interval of a person's severity; severities are 0 to 1
     width_se: float | None
     d: float | None = None  # Cohen's d of a region of a pattern, in the median region where the rate was given
+    patterns: int = 3  # true number of patterns
 
 
 def load_power_rows() -> list[PowerRow]:
