@@ -19,7 +19,7 @@ from rindices._typing import FloatArray
 from rindices.analysis.figures import draw_panels
 from rindices.errors import InputError, SimulationError, format_count
 from rindices.experiments.reference import FittedHealthyReference, HealthyGenerator, load_reference
-from rindices.experiments.simulate import simulate_cohort
+from rindices.experiments.simulate import SimulatedCohort, simulate_cohort
 from rindices.experiments.tasks import MAX_PATTERNS, SimulationTask, make_task_with_patterns
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.preprocess.pipeline import Preprocessing
@@ -151,6 +151,15 @@ def _complete_effect(config: PowerConfig, rate: float | None, d: float | None) -
 
 def measure_power_job(job: PowerJob) -> PowerMeasurement:
     """Simulate one cohort, fit a model to it and compare with the truth."""
+    simulated, indices = fit_power_job(job)
+    score, tests = pattern_c_index(simulated.truth, indices), run_group_tests(simulated.cohort, job.seed)
+    width = compute_interval_width(simulated.truth, indices[:, score.matching])
+    is_right, is_different = tests.dimensions.number == job.patterns, tests.finding is not Finding.NO_DIFFERENCE
+    return PowerMeasurement(score.mean, is_right, is_different, width)
+
+
+def fit_power_job(job: PowerJob) -> tuple[SimulatedCohort, FloatArray]:
+    """Return a simulated cohort with the covariates to adjust for, and the R-indices of its patients."""
     config = job.config
     task = make_task_with_patterns(job.patterns)
     task = replace(task, n_controls=job.n_controls, n_patients=job.n_patients)
@@ -163,11 +172,7 @@ def measure_power_job(job: PowerJob) -> PowerMeasurement:
     cohort = replace(simulated.cohort, covariates=_select_columns(simulated.cohort.covariates, config.adjusted))
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
     indices = ContrastiveICA(job.patterns, job.seed).fit(X, y).transform(X[y == 1])
-    score = pattern_c_index(simulated.truth, indices)
-    tests = run_group_tests(cohort, job.seed)
-    width = compute_interval_width(simulated.truth, indices[:, score.matching])
-    is_right, is_different = tests.dimensions.number == job.patterns, tests.finding is not Finding.NO_DIFFERENCE
-    return PowerMeasurement(score.mean, is_right, is_different, width)
+    return replace(simulated, cohort=cohort), indices
 
 
 def estimate_relative_sd(generator: HealthyGenerator, covariates: Sequence[str], seed: int = 0) -> FloatArray:

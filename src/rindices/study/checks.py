@@ -74,6 +74,17 @@ def check_sample_size(n_controls: int, n_patients: int, unit: str = "") -> list[
     return [Problem(Severity.WARNING, what, "", f"Run rindices power to see {aim}", ProblemCode.SMALL_COHORT)]
 
 
+def list_needed_people() -> list[tuple[float, str]]:
+    """Return shares of volume lost, and the fewest people with whom three such patterns were told apart."""
+    rows = load_power_rows()
+    needed = []
+    for rate in sorted({row.rate for row in rows}, reverse=True):
+        enough = [row for row in rows if row.rate == rate and row.right >= MIN_RECOVERY_RATE]
+        row = min(enough or rows, key=lambda row: row.controls if enough else -row.controls)
+        needed.append((rate, f"{'' if enough else 'more than '}{row.controls} controls and {row.patients} patients"))
+    return needed
+
+
 def list_weak_patterns(scales: Sequence[float]) -> list[str]:
     """Return the names of patterns on which members hardly agree, so that their mean is nearly flat."""
     return [f"r{k + 1}" for k, scale in enumerate(scales) if scale < MIN_CONSENSUS_SCALE]
