@@ -59,6 +59,9 @@ def test_the_same_disease_is_found_again_and_the_report_shows_it(folder: Path, t
     section = page.partition('id="replication"')[2].partition("</section>")[0]
     assert value["text"] in section.replace("&lt;", "<")
     assert "data:image/png;base64," in section
+    choice = page.partition('id="choice"')[2].partition("</section>")[0]
+    assert "more than 492 controls and 900 patients where they take 10 % of a region" in choice
+    assert "rindices power --controls TABLE" in choice
 
 
 def test_a_map_of_effects_may_have_other_names_of_the_same_regions(folder: Path, tmp_path: Path) -> None:

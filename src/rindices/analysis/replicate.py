@@ -188,7 +188,7 @@ def describe_replication(result: Replication, names: tuple[str, str], people: pd
         "by the correlation of signed square roots of changes.",
         f"It was judged by {len(result.largest):,} random maps: values of a pattern of {first} in the order of white",
         "noise smoothed by the correlations of regions in healthy people, left and right together.",
-        f"In {LEVEL:.0%} of them the largest correlation over all pairs was above {result.chance:.2f}.",
+        f"In {100 * LEVEL:g} % of them the largest correlation over all pairs was above {result.chance:.2f}.",
         f"Patterns above this, and that correlate by {MIN_CORRELATION} or more, are called replicated.",
         f"Replicated: {'; '.join(pairs) or 'none'}.",
         *([f"Without a partner: {join_names(alone)}."] if alone else []),
