@@ -220,7 +220,7 @@ def compute_interval_width(truth: FloatArray, indices: FloatArray) -> float:
     return float(np.mean(widths))
 
 
-def list_needed_people(result: PowerResult) -> list[str]:
+def describe_needed_people(result: PowerResult) -> list[str]:
     """Return a sentence for each number of patterns: the fewest people who gave the right number often enough."""
     sentences = []
     for number in result.patterns:
@@ -251,7 +251,7 @@ def format_markdown(result: PowerResult) -> str:
     low, d, high = result.d_of_tenth
     adjusted = f", adjusted for {', '.join(result.covariates)}" if result.covariates else ""
     sentences = (
-        *list_needed_people(result),
+        *describe_needed_people(result),
         f"{format_count(result.cohorts, 'simulated cohort')} per row.",
         "Effect d: difference between the means of patients and controls in a region of a pattern, in standard",
         f"deviations of the controls (Cohen's d){adjusted}.",

@@ -32,7 +32,7 @@ MAX_AGE = 120.0
 """Highest age in years that is accepted."""
 MAX_CHANCE = 0.01
 """Largest p-value at which groups are said to differ in sexes or in missing cells."""
-MIN_AGE_OVERLAP = 0.5
+MIN_AGE_OVERLAP = 0.7
 """Share of patients between the 5th and 95th percentile of controls' ages below which there is a warning
 (benchmarks/age.py)."""
 
