@@ -56,7 +56,7 @@ def test_own_controls_are_as_many_as_they_are_and_adjusted_by_default(tmp_path: 
     assert value["covariates"] == ["age", "sex", "icv"]
     done = CliRunner().invoke(app, [*how, "--people", "80+100", "--covariates", "none"])
     assert [line.split("|")[1].strip() for line in done.stdout.splitlines()[2:5]] == ["1", "2", "3"]
-    assert "1 pattern is found in 80% of studies with 80 controls and 100 patients (d 3)." in done.stdout
+    assert "1 pattern is found in 80% of studies or more with 80 controls and 100 patients (d 3)." in done.stdout
     assert CliRunner().invoke(app, [*how, "--patterns", "many"]).exit_code == 2
 
 

@@ -233,7 +233,7 @@ def describe_needed_people(result: PowerResult) -> list[str]:
             }
             size = sizes[min(enough)] if enough else f"more than {sizes[max(sizes)]}"
             needed.append(f"{size} (d {d:.2g})")
-        found = f"{'is' if number == 1 else 'are'} found in {MIN_RECOVERY_RATE:.0%} of studies with"
+        found = f"{'is' if number == 1 else 'are'} found in {MIN_RECOVERY_RATE:.0%} of studies or more with"
         sentences.append(f"{format_count(number, 'pattern')} {found} {', '.join(needed)}.")
     return sentences
 
