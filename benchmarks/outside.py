@@ -246,10 +246,11 @@ def summarise(results: dict[str, dict[str, Repeat]]) -> str:
             next(iter(repeats.values())),
             [each for repeat in repeats.values() for each in repeat["findings"]],
         )
+        commits = ", ".join(sorted({repeat["commit"] for repeat in repeats.values()}))
         ended = ", ".join(f"{each.replace('_', ' ')} {findings.count(each)}" for each in sorted(set(findings)))
         lines += [
             f"**{TITLES[name]}.** {first['controls']} controls, {first['patients']} patients; repeats of {N_FOLDS} "
-            f"folds: {len(repeats)}. What the {len(findings)} studies ended with: {ended}.",
+            f"folds: {len(repeats)} (at commit {commits}). What the {len(findings)} studies ended with: {ended}.",
             "",
             "| score | AUC | rank correlation in patients (error) | R-index minus this (error) | in controls |",
             "|---|---|---|---|---|",

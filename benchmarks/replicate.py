@@ -127,7 +127,7 @@ def measure(seeds: range) -> dict[str, Any]:
         counts = []
         for seed in seeds:
             other, _ = estimate([masks[seed][k] for k in shared], 10 * seed + number)
-            found = replicate.replicate_patterns(*(first[seed][0], other), first[seed][1], STRUCTURES.tolist(), seed)
+            found = replicate.replicate_patterns(first[seed][0], other, first[seed][1], STRUCTURES.tolist(), seed)
             counts.append(int(found.table["matched"].sum()))
         result[name] = counts
         print(name, counts, flush=True)
