@@ -98,6 +98,7 @@ def render_report(results: study_results.StudyResults, details: PersonDetails | 
         min_group=MIN_GROUP,
         change=results.change,
         outcome=results.outcome,
+        replication=results.replication,
         indices=results.indices.iloc[order].round(4) if len(order) <= _MAX_EMBEDDED_PEOPLE else None,
         methods=sections.summarise_methods(results),
         made_with=model.card,
