@@ -154,9 +154,9 @@ def measure_row(threads: int, members: int, stack: int, rounds: int, folder: Pat
     }
 
 
-def install_upstream(folder: Path) -> None:
+def install_upstream(folder: Path, version: str = "0.1.1") -> None:
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder)]
-    subprocess.run([*command, "SurrealGAN==0.1.1"], check=True, stdout=sys.stderr)
+    subprocess.run([*command, f"SurrealGAN=={version}"], check=True, stdout=sys.stderr)
 
 
 def iterate_rows(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, float]]:

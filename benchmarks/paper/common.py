@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from joblib import Parallel, delayed, parallel_config
 
-from benchmarks.suites.cases import get_suite_tasks
+from benchmarks.suites.cases import BenchmarkCase, get_suite_tasks
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
-from rindices.learners.gan.train import train_surreal_members
+from rindices.learners.gan.state import Checkpoint
+from rindices.learners.gan.train import extract_head, train_stack, train_surreal_members
 from rindices.learners.prepared_people import PreparedPeople
-from rindices.selection.agreement import members_agreement, pattern_c_index
+from rindices.selection.agreement import align_columns, members_agreement, pattern_c_index
 from rindices.selection.choose import find_agreeing_members
 
 RESULTS = Path(__file__).parent / "results"
@@ -53,6 +56,50 @@ def measure_recipe(label: str, task: str, changes: dict[str, Any]) -> dict[str, 
         "consensus": pattern_c_index(case.truth, compute_consensus(indices, agreeing, orders)).mean,
         "agreement": members_agreement(indices).concordance,
     }
+
+
+@dataclass(frozen=True)
+class TrainedTask:
+    """Members in training on the cohort of a task; a checkpoint file, if there is one, keeps their state."""
+
+    case: BenchmarkCase
+    plan: TrainingPlan
+    checkpoint: Checkpoint
+
+    @classmethod
+    def begin(cls, task: str, seed: int, adjusted: bool, plan: TrainingPlan, path: Path | None = None) -> TrainedTask:
+        """Return members before their first step, or as the file has them."""
+        torch.set_num_threads(1)
+        case = get_suite_tasks("paper", adjusted=adjusted)[task](seed)
+        x, y = (torch.as_tensor(case.X[case.y == label], dtype=torch.float32) for label in (0, 1))
+        return cls(case, plan, Checkpoint.begin(path, plan, x, y))
+
+    def train_until(self, steps: int) -> dict[str, Any]:
+        """Train to a number of steps, and return the accuracy of each member and of their consensus there."""
+        states = self.checkpoint.states
+        for state in states:
+            train_stack(state, self.plan.recipe, steps)
+        self.checkpoint.save()
+        stopped = {trained.member: trained for state in states for trained in state.trained}
+        weights = {number: trained.weights for number, trained in stopped.items()}
+        for state in states:
+            for position, number in enumerate(state.stack.members):
+                weights[number] = {name: each.detach()[position] for name, each in state.stack.weights.items()}
+        patients, truth = self.case.X[self.case.y == 1], self.case.truth
+        indices = np.stack([extract_head(weights[number]).infer(patients) for number in self.plan.members])
+        scores = np.array([pattern_c_index(truth, r).mean for r in indices])
+        agreement = members_agreement(indices)
+        best = indices[int(np.argmax(agreement.per_member))]
+        consensus = np.mean([r[:, align_columns(r, best)] for r in indices], axis=0)
+        return {
+            "steps": max(state.steps for state in states),
+            "mean": float(scores.mean()),
+            "error": float(scores.std(ddof=1) / len(scores) ** 0.5),
+            "members": scores.tolist(),
+            "agreement": agreement.concordance,
+            "consensus": pattern_c_index(truth, consensus).mean,
+            "stopped": {number: [trained.outcome.name, trained.steps] for number, trained in stopped.items()},
+        }
 
 
 def compute_consensus(indices: np.ndarray, agreeing: Sequence[int], orders: Sequence[np.ndarray]) -> np.ndarray:

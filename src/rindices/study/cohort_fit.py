@@ -21,6 +21,7 @@ from rindices.selection.choose import (
     MIN_STABLE_CONCORDANCE,
     Candidate,
     GridPoint,
+    SelectionResult,
     choose_and_measure,
     choose_grid_point,
     compute_candidate_agreement,
@@ -94,9 +95,7 @@ def _train_settings(
         candidates = [training.make(point) for point in training.gathered]
         choice = choose_and_measure(candidates, training.measure, training.complete, people.study.seed, min_concordance)
     else:
-        training.train(people.plan)
-        candidates = [training.make(point) for point in training.gathered]
-        choice = choose_grid_point(candidates, people.study.seed, min_concordance)
+        choice = training.choose_by_agreement()
     return TrainedSettings(people, training.gathered, choice)
 
 
@@ -136,10 +135,25 @@ class _SettingsTraining:
     @property
     def n_expected(self) -> int:
         """Number of member sets that will be trained, if halves of one number are compared."""
-        if not self.people.recipe.compares_halves:
+        if not self.people.recipe.compares_halves and not _list_shortened_sets(self.people):
             return len(self.people.plan)
         n_points = len({work.point for work in self.people.plan})
         return n_points + len(self.people.plan) // n_points
+
+    def choose_by_agreement(self) -> SelectionResult:
+        """Choose the grid point whose members agree best; a long training is shortened to choose, and then repeated."""
+        plan, seed, shortened = self.people.plan, self.people.study.seed, _list_shortened_sets(self.people)
+        self.train(shortened or plan)
+        candidates = [self.make(point) for point in self.gathered]
+        choice = choose_grid_point(candidates, seed, 0.0 if shortened else self.min_concordance)
+        if not shortened or choice.best is None:
+            return choice
+        best, point = choice.best, candidates[choice.best].point
+        self.gathered[point] = []
+        self.train([work for work in plan if work.point == point])
+        whole = choose_grid_point([self.make(point)], seed, self.min_concordance)
+        evaluations = (*choice.evaluations[:best], *whole.evaluations, *choice.evaluations[best + 1 :])
+        return whole._replace(evaluations=evaluations, best=None if whole.best is None else best, ties=choice.ties)
 
     def list_sets(self, point: GridPoint) -> list[MemberSet]:
         """Return the member sets of a grid point; later ones follow the first."""
@@ -178,6 +192,12 @@ class _SettingsTraining:
         """Train all sets of members of a grid point."""
         self.train([work for work in self.list_sets(point) if work not in self.plan])
         return self.make(point)
+
+
+def _list_shortened_sets(people: StudyPeople) -> list[MemberSet]:
+    """Return a shorter training of the first set of each grid point; none if there is nothing to choose, or to save."""
+    first = [work for work in people.plan if work.numbers[0] == 0]
+    return [short for work in first if len(first) > 1 and (short := people.recipe.shorten(work)) is not None]
 
 
 def _build(trained: TrainedSettings, finding: Finding, failed: tuple[CandidateRecord, ...] = ()) -> FittedModel:
@@ -272,18 +292,20 @@ def estimate_run_time(study: Study, runs: Path) -> RunEstimate:
         first = None if store is None else store.load(chosen)
         later = [work for work in plan if work.point == chosen.point and work.numbers[0]]
         plan = [*others, chosen, *(work if first is None else people.recipe.follow(work, first) for work in later)]
+    if shortened := _list_shortened_sets(people):
+        plan = [*shortened, *(work for work in plan if work.point == plan[0].point)]
     missing = [work for work in plan if store is None or store.load(work) is None]
     n_processes, seconds = count_processes(study.config.run.workers, len(missing)), 0.0
     if missing:
         prepared = people.prepare(visits=people.visits)
-        by_number = {work.point.n_patterns: work for work in reversed(missing)}
-        per_member = {number: people.recipe.estimate_seconds(prepared, work) for number, work in by_number.items()}
-        seconds = sum(per_member[work.point.n_patterns] * len(work.numbers) for work in missing) / n_processes
+        by_kind = {(work.point.n_patterns, work in shortened): work for work in reversed(missing)}
+        per_member = {kind: people.recipe.estimate_seconds(prepared, work) for kind, work in by_kind.items()}
+        seconds = sum(per_member[work.point.n_patterns, work in shortened] * len(work.numbers) for work in missing)
     return RunEstimate(
         settings=len({work.point for work in plan}),
         members=sum(len(work.numbers) for work in plan),
         member_sets=len(plan),
         finished=len(plan) - len(missing),
         workers=n_processes,
-        seconds_left=round(seconds, 1),
+        seconds_left=round(seconds / n_processes, 1),
     )

@@ -132,9 +132,9 @@ def decomposition_loss(shares: Tensor, singles: Tensor) -> Tensor:
     return _average(functional.mse_loss(shares, singles, reduction="none"))
 
 
-def reconstruction_loss(r: Tensor, z: Tensor) -> Tensor:
-    """Return the mean square of g(f(x, z)) - z: (S, B, M) x2 -> (S,)."""
-    return _average(functional.mse_loss(r, z, reduction="none"))
+def reconstruction_loss(r: Tensor, singles: Tensor) -> Tensor:
+    """Return the mean square of g2's M outputs for each share less a^i: (S, B, M, M) x2 -> (S,)."""
+    return _average(functional.mse_loss(r, singles, reduction="none"))
 
 
 def orthogonality_loss(singles: Tensor) -> Tensor:

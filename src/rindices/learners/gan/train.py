@@ -143,7 +143,7 @@ def take_step(stack: MemberStack, x: Tensor, y: Tensor) -> LossTerms:
         change=losses.change_loss(change.drawn),
         decomposition=losses.decomposition_loss(shares, change.singles),
         reconstruction=losses.reconstruction_loss(
-            networks.apply_perceptron(weights, "g2", shares.flatten(1, 2)).view(z.drawn.shape), z.drawn
+            networks.apply_perceptron(weights, "g2", shares.flatten(1, 2)).view(z.singles.shape), z.singles
         ),
         orthogonality=losses.orthogonality_loss(change.singles),
         monotonicity=losses.monotonicity_loss(change.drawn, change.higher),
