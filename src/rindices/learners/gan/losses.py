@@ -69,12 +69,6 @@ def copula_factor(phi: Tensor) -> Tensor:
     return functional.normalize(phi.tril(-1) + torch.diag_embed(diagonal), dim=2)
 
 
-def copula_correlation(phi: Tensor) -> Tensor:
-    """Return the correlation L L^T behind the severities: (S, M, M) -> (S, M, M)."""
-    factor = copula_factor(phi)
-    return factor @ factor.mT
-
-
 def copula_divergence(factor: Tensor) -> Tensor:
     """Return the KL divergence of independent severities from those of the copula: (S, M, M) -> (S,)."""
     identity = torch.eye(factor.shape[1], dtype=factor.dtype, device=factor.device)

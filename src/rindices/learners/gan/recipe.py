@@ -58,7 +58,7 @@ class Recipe:
     of the patients, at most all controls; max_batch: largest batch, for large studies; min_steps, max_steps: steps
     before a member may stop, and after which it must; reconstruction_bar, monotonicity_bar: a member has converged when
     both losses are below these; explosion_bar: a member has diverged when a loss is above this or not finite;
-    check_every: steps between two checks of the losses, for the history and for stopping; correlated: draw the
+    check_every: steps between two checks of the losses, for stopping; correlated: draw the
     severities from a Gaussian copula instead of independently; copula_divergence: weight of the copula's divergence
     from independence; copula_ratio: learning rate of the copula as a share of ``learning_rate``; copula_after: steps
     before the copula is trained. While f still mixes the patterns, a wrong correlation hides the mixing; share: share
