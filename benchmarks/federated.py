@@ -1,12 +1,15 @@
 """Studies across sites: equality with people in memory, rounds and bytes, false positives, effects of sites.
 
-Usage: ``python -m benchmarks.federated [--parts equality,unequal,null,null in memory,harmonise]``
+Usage: ``python -m benchmarks.federated [--parts equality,unequal,null,null in memory,missing,harmonise]``
 
 - equality: the README's people (task basic, seed 0, 492 + 900) by `rindices.fit`, in four unequal sites under masks,
   and in eight parquet files, ten members.
 - unequal: the same people; one site has no patients, one has 25 people.
 - null: share of cohorts without disease (seeds 10000 to 10399, 150 + 200 people) in which blocks differ; null in
   memory: the same by labels of people.
+- missing: 10 % of the cells missing (task basic, seeds 900 to 902, five members, three patterns) in memory, where
+  missing cells are used as they are, and at the four sites, which draw them; complete in memory for comparison. The
+  R-indices are those of patients whom the members behind them have not seen.
 - harmonise: cohorts of four sites with site effects (task basic, seeds 960 to 962) across these sites, three patterns
   and two members: without site effects, with nothing done, and with effects estimated from the controls of each site.
 
@@ -163,6 +166,26 @@ def measure_null_in_memory() -> dict[str, Any]:
     return describe_null([run_group_tests(cohort, seed, None).difference.p for seed, cohort in list_null_cohorts()])
 
 
+def measure_missing() -> dict[str, Any]:
+    settings = {"patterns": 3, "members": 5}
+    scores: dict[str, list[float]] = {"complete in memory": [], "in memory": [], "four sites": []}
+    for seed in (900, 901, 902):
+        simulated = ri.simulate_cohort("basic", seed=seed)
+        cohort, rng = simulated.cohort, np.random.default_rng(seed)
+        labels = rng.choice(4, p=[0.4, 0.3, 0.2, 0.1], size=len(cohort))
+        lacking = replace(cohort, volumes=cohort.volumes.mask(rng.random(cohort.volumes.shape) < 0.1))
+        cohorts = {f"site-{k}": lacking.take(labels == k) for k in range(4)}
+        divided = ri.fit_federated(cohorts, seed=seed, **settings)
+        by_site = pd.concat([Site(name, each).tabulate_people(divided) for name, each in cohorts.items()])
+        tables = {"four sites": by_site.set_index(ID).loc[cohort.people[ID]]}
+        for name, each in (("complete in memory", cohort), ("in memory", lacking)):
+            tables[name] = ri.fit(each, seed=seed, on_outlier="keep", **settings).indices
+        for name, table in tables.items():
+            indices = table[["r1", "r2", "r3"]].to_numpy()[cohort.is_patient]
+            scores[name].append(pattern_c_index(simulated.truth, indices).mean)
+    return {"seeds": [900, 901, 902], **{f"pattern-c-index, {name}": values for name, values in scores.items()}}
+
+
 def measure_harmonise() -> list[dict[str, Any]]:
     rows = []
     for seed in (960, 961, 962):
@@ -191,6 +214,7 @@ PARTS = {
     "unequal": measure_unequal,
     "null": measure_null,
     "null in memory": measure_null_in_memory,
+    "missing": measure_missing,
     "harmonise": measure_harmonise,
 }
 
@@ -198,7 +222,7 @@ PARTS = {
 def format_page(results: dict[str, Any]) -> str:
     """Return the results as markdown."""
     lines = ["# Studies across sites", "", "Written by `python -m benchmarks.federated`.", ""]
-    for part in ("equality", "unequal", "null", "null in memory"):
+    for part in ("equality", "unequal", "null", "null in memory", "missing"):
         if part in results:
             lines += [f"## {part.capitalize()}", "", "| figure | value |", "|---|---|"]
             lines += [f"| {name} | {_format_value(value)} |" for name, value in results[part].items()]

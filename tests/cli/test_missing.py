@@ -14,6 +14,7 @@ from rindices.errors import ProblemCode
 from rindices.experiments.simulate import write_cohort
 from rindices.selection.agreement import pattern_c_index
 from tests.cohorts import simulate_few_regions
+from tests.federated.sites import simulate_study
 
 READ = ["--participants", "participants.tsv", "--covariates", "age,sex,icv"]
 GROUP = ["--group", "group", "--controls", "control"]
@@ -73,6 +74,18 @@ def test_check_and_fit_use_the_cells_that_people_have(folder: Path, tmp_path: Pa
     stopped = run(folder, *words, "--on-missing", "error", "--out", tmp_path / "other")
     assert stopped.exit_code == 1
     assert "people have a missing region" in str(stopped.exception)
+
+
+def test_a_table_in_which_nobody_is_complete_is_fitted(tmp_path: Path) -> None:
+    simulated = simulate_study()
+    lacks = np.random.default_rng(0).integers(len(simulated.cohort.volumes.columns), size=len(simulated.cohort))
+    volumes = simulated.cohort.volumes.mask(np.arange(simulated.cohort.volumes.shape[1]) == lacks[:, None])
+    write_cohort(replace(simulated, cohort=replace(simulated.cohort, volumes=volumes)), tmp_path)
+    words = ["fit", "volumes.csv", *READ, *GROUP, "--patterns", 2, "--members", 5, "--workers", 1, "--no-report"]
+    fitted = run(tmp_path, *words, "--out", tmp_path / "study")
+    assert fitted.exit_code == 0, fitted.exception
+    indices = pd.read_csv(tmp_path / "study" / "r_indices.tsv", sep="\t")
+    assert (len(indices), indices["r1"].isna().sum()) == (350, 0)
 
 
 def test_intervals_are_wider_where_regions_are_missing(folder: Path, tmp_path: Path) -> None:

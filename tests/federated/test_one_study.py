@@ -8,8 +8,9 @@ import pytest
 
 import rindices as ri
 from rindices.federated.site import Site
+from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import ID, SITE
-from tests.federated.sites import simulate_people, split_cohort
+from tests.federated.sites import simulate_people, simulate_study, split_cohort
 
 
 @pytest.mark.parametrize(("n_sites", "harmonise"), [(3, True), (2, False), (1, False)])
@@ -32,3 +33,25 @@ def test_sites_give_the_r_indices_of_one_table(n_sites: int, harmonise: bool) ->
     expected = pooled.indices.set_index(ID)
     np.testing.assert_allclose(own.loc[expected.index, columns], expected[columns], atol=1e-9)
     assert own["members_behind"].tolist() == expected.loc[own.index, "members_behind"].tolist()
+
+
+def test_sites_draw_missing_cells() -> None:
+    """A tenth of the cells is missing, so most people lack some; a person with few regions is left out."""
+    simulated = simulate_study()
+    cohort, rng = simulated.cohort, np.random.default_rng(0)
+    is_missing = rng.random(cohort.volumes.shape) < 0.1
+    is_missing[0, 1:] = True
+    cohorts = split_cohort(replace(cohort, volumes=cohort.volumes.mask(is_missing)), 3)
+    sites = {name: Site(name, each) for name, each in cohorts.items()}
+    assert sum(site.n_left_out for site in sites.values()) == 1
+    for name, site in sites.items():
+        measured = cohorts[name].volumes.loc[cohorts[name].people[ID].isin(site.cohort.people[ID])].to_numpy()
+        volumes = site.cohort.volumes.to_numpy()
+        assert np.isfinite(volumes).all()
+        np.testing.assert_array_equal(volumes[~np.isnan(measured)], measured[~np.isnan(measured)])
+    model = ri.fit_federated(cohorts, patterns=3, members=5)
+    own = pd.concat([site.tabulate_people(model) for site in sites.values()]).set_index(ID)
+    patients = cohort.people[ID][cohort.is_patient]
+    is_used = patients.isin(own.index).to_numpy()
+    indices = own.loc[patients[is_used], ["r1", "r2", "r3"]].to_numpy()
+    assert pattern_c_index(simulated.truth[is_used], indices).mean > 0.8

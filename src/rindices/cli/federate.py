@@ -246,7 +246,7 @@ def site(
     from rindices.study.wrong_cells import check_cells
     from rindices.tables.cohort import SITE
 
-    study, folder = load_study(tables, {**data, "on_missing": "drop"}, {}, {})
+    study, folder = load_study(tables, data, {}, {})
     result, study = resolve_study(study, folder)
     checked = check_cells(result.cohort_or_raise(), study.run.seed, study.adjust, study.data.on_outlier)
     cohort = checked.cohort

@@ -142,7 +142,9 @@ def _fit_partitions(table: Path, study: "StudyConfig", folder: Path, out: Path, 
     settings = FederatedSettings(study.model, study.run.seed, study.data.adjust)
     with connect_partitions(table.absolute(), request, study.run.workers, study.run.scheduler) as transport:
         if n_left_out := transport.count_left_out():
-            print_line(f"{format_count(n_left_out, 'person lacks', 'people lack')} a region or a covariate; left out")
+            print_line(
+                f"{format_count(n_left_out, 'person lacks', 'people lack')} a covariate or many regions; left out"
+            )
         result = run_federated_study(transport, settings, out, print_line)
         if result.model is not None:
             write_indices(transport.tabulate_people(result.model), out / "r_indices.tsv", result.model.card.unit)

@@ -38,6 +38,7 @@ from rindices.federated.site import Site
 from rindices.federated.site_service import append_to_log
 from rindices.study.config import make_study
 from rindices.study.preflight import resolve_study
+from rindices.study.wrong_cells import check_cells
 
 _MESSAGE = "message"
 
@@ -161,8 +162,9 @@ class SiteExecutor(Executor):  # type: ignore[misc]
 def _read_site(name: str, path: Path) -> Site:
     """Return the site of a study file; the ledger lies beside it."""
     study, fewest = read_site_study(path)
-    cohort = resolve_study(study, path.parent)[0].cohort_or_raise()
-    return Site(name, cohort, fewest, path.parent / f"{path.stem}-ledger.json")
+    result, study = resolve_study(study, path.parent)
+    checked = check_cells(result.cohort_or_raise(), study.run.seed, study.adjust, study.data.on_outlier)
+    return Site(name, checked.cohort, fewest, path.parent / f"{path.stem}-ledger.json")
 
 
 def _to_model(content: bytes) -> FLModel:

@@ -64,6 +64,7 @@ class PartSite(Site):
         if n_repeated:
             raise StudyError(_format_repeated(n_repeated))
         self.regions = sites[0].regions
+        self._missing = np.concatenate([site._missing for site in sites])
 
     def _get_volumes(self, rows: IntArray) -> FloatArray:
         shape = (len(self.cohort), len(self.regions))

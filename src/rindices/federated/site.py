@@ -48,12 +48,13 @@ from rindices.federated.subsets import (
 )
 from rindices.learners.contrastive.linear_start import sum_contrasts
 from rindices.learners.inference import SHARES, ContrastiveHead, TransformSums
+from rindices.learners.missing_cells import complete_people
 from rindices.learners.prepared_people import N_FOLDS, HashArray, hash_people
 from rindices.learners.severity_posterior import N_STEPS, SeverityPosterior, compute_log_copula
 from rindices.learners.trajectory.expectation_maximisation import list_functions, sum_points, summarise_people
 from rindices.model.fitted import FittedModel
 from rindices.preprocess.harmonise import Harmoniser
-from rindices.preprocess.residualise import build_coding, build_design_matrix
+from rindices.preprocess.residualise import build_coding, build_design_matrix, derive_codings
 from rindices.tables.cohort import ID, SITE, Cohort
 from rindices.threads import limit_blas_threads
 
@@ -64,6 +65,8 @@ MAX_SPREAD = 4.0
 """Largest standard deviation, over the people of a set, of whitened severities, which is about 1 over all sites."""
 MIN_CORRELATION = 0.1
 """Smallest correlation of a region with itself after the adjustment, over the people of a site."""
+MAX_MISSING = 0.5
+"""Largest share of regions that a person may lack."""
 BATCH = 10_000
 """People whose values are in memory at once where sums are over everyone."""
 
@@ -85,9 +88,9 @@ class Site:
     """People of one hospital, who are never sent.
 
     name: name that the centre sees; it need not be that of the hospital; cohort: controls and patients, one scan each.
-    People who lack regions or covariates are left out; fewest: fewest people of a sum; 0 for people of one owner, about
-    whom nothing is refused; ledger: file of the sets that were answered about; see `SetGuard`; key: for masks; a site
-    that accepted others answers under masks alone.
+    Missing cells are drawn (`complete_volumes`). People who lack covariates or most regions are left out; fewest:
+    fewest people of a sum; 0 for people of one owner, about whom nothing is refused; ledger: file of the sets that were
+    answered about; see `SetGuard`; key: for masks; a site that accepted others answers under masks alone.
     """
 
     def __init__(
@@ -98,14 +101,16 @@ class Site:
         ledger: Path | None = None,
         key: "SiteKey | None" = None,
     ) -> None:
-        is_complete = ~(cohort.volumes.isna().any(axis=1) | cohort.covariates.isna().any(axis=1)).to_numpy()
         is_first = ~cohort.people[ID].duplicated().to_numpy()
-        used = cohort.take(is_complete & is_first & (cohort.is_control | cohort.is_patient))
+        used = cohort.take(find_usable_people(cohort) & is_first & (cohort.is_control | cohort.is_patient))
+        self._missing = np.packbits(used.volumes.isna().to_numpy(dtype=bool), axis=1)
+        used = complete_volumes(used)
         self.name, self.fewest, self.regions, self.key = name, fewest, cohort.regions, key
         self.n_left_out, self.n_repeated = len(cohort) - len(used), int((~is_first).sum())
         self.cohort = replace(used, people=used.people.assign(**{SITE: name}))
         self._groups = {"controls": self.cohort.is_control, "patients": self.cohort.is_patient}
-        people = [row.tobytes() for row in self.cohort.volumes.to_numpy(dtype=float)] if fewest else ()
+        everyone = np.arange(len(used))
+        people = [row.tobytes() for row in self._get_measured(everyone)] if fewest else ()
         self._guard = SetGuard(people, fewest, ledger)
         self._is_masked = key is not None and bool(key.accepted)
         self._preparations: dict[str, tuple[list[bytes], Preparation]] = {}
@@ -494,6 +499,11 @@ class Site:
         """Return the volumes (n, R) of some people."""
         return np.asarray(self.cohort.volumes.to_numpy(dtype=float)[rows])
 
+    def _get_measured(self, rows: IntArray) -> FloatArray:
+        """Return the volumes (n, R) of some people; missing cells are NaN."""
+        is_missing = np.unpackbits(self._missing[rows], axis=1, count=len(self.regions))
+        return np.where(is_missing, np.nan, self._get_volumes(rows))
+
     def _get_values(self, request: Request, key: str, rows: IntArray) -> FloatArray:
         """Return the values (n, R) of some people by a preparation."""
         volumes = pd.DataFrame(self._get_volumes(rows), columns=list(self.regions))
@@ -541,7 +551,7 @@ class Site:
         def hash_own_people(purpose: str) -> HashArray:
             starts = range(0, max(len(self.cohort), 1), BATCH)
             parts = [np.arange(start, min(start + BATCH, len(self.cohort))) for start in starts]
-            return np.concatenate([hash_people(self._get_volumes(rows), plan.seed, purpose) for rows in parts])
+            return np.concatenate([hash_people(self._get_measured(rows), plan.seed, purpose) for rows in parts])
 
         columns = [
             (values == level).to_numpy()
@@ -575,7 +585,7 @@ class Site:
             model = replace(model.with_sites(self.cohort, 2), pipelines=tuple(own))
         for start in range(0, len(self.cohort), BATCH):
             rows = np.arange(start, min(start + BATCH, len(self.cohort)))
-            volumes = pd.DataFrame(self._get_volumes(rows), columns=list(self.regions))
+            volumes = pd.DataFrame(self._get_measured(rows), columns=list(self.regions))
             tables.append(model.tabulate_own_people(replace(self.cohort.take(rows), volumes=volumes), unseen[:, rows]))
         return pd.concat(tables, ignore_index=True)
 
@@ -594,6 +604,33 @@ def _add_batches(mask: BoolArray, function: Callable[[IntArray], Sequence[Any]])
     rows = np.flatnonzero(mask)
     parts = [function(rows[start : start + BATCH]) for start in range(0, max(len(rows), 1), BATCH)]
     return [np.sum(each, axis=0) for each in zip(*parts, strict=True)]
+
+
+def find_usable_people(cohort: Cohort) -> BoolArray:
+    """Return who (N,) has all covariates and half of the regions, and no missing cell that the group cannot predict."""
+    is_missing, is_usable = cohort.volumes.isna().to_numpy(), ~cohort.covariates.isna().any(axis=1).to_numpy()
+    if is_missing.any():
+        is_usable &= is_missing.mean(axis=1) <= MAX_MISSING
+        for mask in (cohort.is_control, cohort.is_patient):
+            is_rare = (~is_missing[mask & is_usable]).sum(axis=0) < FEWEST_PEOPLE
+            is_usable &= ~(mask & is_missing[:, is_rare].any(axis=1))
+    return np.asarray(is_usable)
+
+
+def complete_volumes(cohort: Cohort) -> Cohort:
+    """Return people whose missing cells are drawn from what their group, other cells and covariates predict.
+
+    They are the people of one site, or of one part: what is learnt of them does not leave.
+    """
+    volumes = cohort.volumes.to_numpy(dtype=float)
+    is_missing = np.isnan(volumes)
+    if not is_missing.any():
+        return cohort
+    design = build_design_matrix(derive_codings(cohort.covariates), cohort.covariates)
+    is_positive = bool((volumes[~is_missing] > 0).all())
+    joined = np.column_stack([design, np.log(volumes) if is_positive else volumes])
+    drawn = complete_people(joined, cohort.is_patient.astype(np.intp), np.random.default_rng(0))[:, design.shape[1] :]
+    return replace(cohort, volumes=cohort.volumes.mask(is_missing, np.exp(drawn) if is_positive else drawn))
 
 
 def sum_moments(people: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -83,7 +83,7 @@ class ConsensusInference:
         """Return the R-indices of all members (B, S * M); these people lack the regions ``missing``, if any."""
         scaled = self.model.preprocessing.change_scale(volumes)
         members = self._infer_members(missing, self._prepare_for_members(scaled, *others))
-        return members.transpose(1, 0, 2).reshape(len(volumes), -1)
+        return np.concatenate([each.T for each in members]).T
 
     def _infer_members(self, missing: IntArray | None, prepared: Sequence[FloatArray]) -> FloatArray:
         """Return the R-indices (S, B, M) of people who lack some regions, in the order of the consensus."""
