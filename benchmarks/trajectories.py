@@ -29,13 +29,8 @@ from scipy.stats import kendalltau
 import rindices as ri
 from rindices.experiments.simulate import simulate_cohort
 from rindices.experiments.tasks import TASKS
-from rindices.learners.prepared_people import PreparedPeople
-from rindices.learners.trajectory.members import fit_trajectory_members
 from rindices.model.pattern_tables import ONSET_SHARE
-from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.agreement import pattern_c_index
-from rindices.selection.choose import GridPoint, choose_grid_point
-from rindices.study.cohort_fit import make_candidate
 
 OUT = Path(__file__).parent / "results" / "trajectories.json"
 CHOICE_TASKS = ("basic", "overlap", "mild", "noise", "staged", "staged09")
@@ -47,22 +42,18 @@ SMALL = (150, 200)  # controls and patients
 
 def choose(task: str, seed: int) -> dict[str, Any]:
     """Return the number and shape that `fit` chooses for one cohort."""
-    cohort = simulate_cohort(task, seed).cohort
-    people = PreparedPeople(Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp))
-    patients = people.X[people.y == 1]
-    dealt = people.deal_to_members(range(MEMBERS), seed)
-    members = {number: fit_trajectory_members(dealt, number, range(MEMBERS), seed) for number in NUMBERS}
-    candidates = [make_candidate(GridPoint(number), members[number], lambda _: patients) for number in NUMBERS]
-    result = choose_grid_point(candidates, seed)
-    row = {"kind": "choice", "task": task, "seed": seed, "number": 0, "shape": ""}
-    if result.best is not None:
-        number = NUMBERS[result.best]
-        held_out = members[number][0].held_out
-        row |= {"number": number, "shape": held_out.shape if held_out is not None else ""}
-    row |= {
-        str(each.point.n_patterns): float(np.mean(each.held_out)) for each in candidates if each.held_out is not None
-    }
-    return row | {f"agreement {each.point.n_patterns}": each.concordance for each in result.evaluations}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ri.StudyWarning)
+        model = ri.fit(simulate_cohort(task, seed).cohort, NUMBERS, members=MEMBERS, seed=seed, workers=1)
+    selection, row = model.selection, {"kind": "choice", "task": task, "seed": seed, "number": 0, "shape": ""}
+    assert selection is not None
+    if model.card.finding == "patterns" and selection.chosen is not None and selection.chosen.held_out is not None:
+        row |= {"number": model.n_patterns, "shape": selection.chosen.held_out.shape}
+    for each in selection.grid:
+        number, held_out = each.setting.n_patterns, each.held_out
+        row[str(number)] = float("nan") if held_out is None else -(held_out.below_best or 0.0)
+        row[f"agreement {number}"] = each.agreement.concordance
+    return row
 
 
 def order(task: str, seed: int, sizes: tuple[int, int] | None = None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def test_the_consensus_keeps_its_scale(patterns: int) -> None:
     assert indices is not None
     r = indices.filter(regex=r"^r\d+$").to_numpy()
     np.testing.assert_allclose(np.quantile(r[made.cohort.is_patient], 0.98, axis=0), 1.0, atol=1e-6)
-    np.testing.assert_allclose(r[made.cohort.is_control].mean(axis=0), 0.0, atol=0.03)
+    np.testing.assert_allclose(r[made.cohort.is_control].mean(axis=0), 0.0, atol=0.05)
 
 
 def test_missing_cells_carry_no_difference_between_groups(tmp_path: Path) -> None:

@@ -90,9 +90,9 @@ def test_the_largest_number_depends_on_people_and_regions() -> None:
     cohort = ri.simulate_cohort("tiny", seed=0).cohort
     few = cohort.take(np.r_[np.flatnonzero(cohort.is_control), np.flatnonzero(cohort.is_patient)[:9]])
     assert few.n_patients == 9
-    assert find_largest_number(few, "contrastive") == 3
+    assert find_largest_number(few.n_patients, few.n_regions, "contrastive") == 3
     narrow = replace(cohort, volumes=cohort.volumes.iloc[:, :2])
-    assert find_largest_number(narrow, "contrastive") == 2
+    assert find_largest_number(narrow.n_patients, narrow.n_regions, "contrastive") == 2
     with pytest.raises(StudyError, match="4 patterns need at least 11 patients and 4 regions; there are 100 and 2"):
         check_settings(narrow, ModelConfig(recipe="contrastive", patterns=(4,)))
     with pytest.raises(StudyError, match="needs at least 2 members each"):

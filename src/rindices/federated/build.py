@@ -18,7 +18,7 @@ from scipy.stats import norm
 from rindices._typing import FloatArray
 from rindices.federated import kinds
 from rindices.federated.adjustment import AdjustedSums
-from rindices.federated.ensemble import MemberComparison, MomentsBySet, collect_heads, name_drawn
+from rindices.federated.ensemble import MomentsBySet, collect_heads, name_drawn
 from rindices.federated.messages import Preparation, pack_symmetric
 from rindices.federated.rounds import PreparedRounds
 from rindices.federated.site import get_largest_distance
@@ -26,7 +26,7 @@ from rindices.federated.subsets import GROUPS, get_member
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE, average_directions
 from rindices.learners.contrastive.rotation import PeopleMoments, draw_from_copula
-from rindices.learners.ensemble import GroupSeparation
+from rindices.learners.ensemble import GroupSeparation, PatternStability
 from rindices.learners.inference import SEVERITY_LEVELS, MemberHead, invert_log_transform
 from rindices.learners.normal_variation import shrink_normal_scatter
 from rindices.learners.prepared_people import SUBSAMPLE_SHARE
@@ -40,6 +40,7 @@ from rindices.model.records import ModelCard, ProvenanceRecord, RecipeRecord, Se
 from rindices.model.unusual import TrainingDistribution, compute_limit, count_groups, get_shares
 from rindices.preprocess.residualise import NumericCovariate
 from rindices.selection.agreement import IndexMoments, compute_standard_error
+from rindices.selection.choose import SelectionResult
 from rindices.study.build import make_pattern_records, make_provenance
 
 _N_SIMULATED = 2_000
@@ -55,7 +56,8 @@ class ModelDraft(NamedTuple):
 
     rounds: PreparedRounds
     sums: AdjustedSums
-    comparison: MemberComparison
+    choice: SelectionResult
+    stability: PatternStability
     selection: SelectionRecord
     recipe: RecipeRecord
     numbers: Sequence[int]
@@ -78,9 +80,9 @@ class ModelDraft(NamedTuple):
         separation: GroupSeparation,
     ) -> FittedModel:
         """Return the model of the heads of the agreeing members and their curves (Q, M, R)."""
-        orders = self.comparison.consensus.orders
+        orders = self.choice.orders
         aligned = np.stack([curve[:, order] for curve, order in zip(curves, orders, strict=True)])
-        records = make_pattern_records(self.comparison.stability, separation, [None] * len(orders[0]), in_sample=False)
+        records = make_pattern_records(self.stability, separation, [None] * len(orders[0]), in_sample=False)
         has_errors = len(aligned) > 1
         return FittedModel(
             self.rounds.everyone.preprocessing,
@@ -126,15 +128,14 @@ def collect_provenance(sums: AdjustedSums, seed: int) -> ProvenanceRecord:
 
 
 def build_curve_model(draft: ModelDraft, models: Sequence[TrajectoryModel], with_distances: bool) -> FittedModel:
-    """Build the consensus of the agreeing ones of the models of all members.
+    """Build the consensus of the models of the agreeing members.
 
     with_distances: whether the model gets distances of the training people, for `unusual`.
     """
-    chosen = [models[k] for k in draft.comparison.consensus.agreeing]
-    members = zip(draft.preparations, chosen, strict=True)
+    members = zip(draft.preparations, models, strict=True)
     heads, curves = zip(*(make_trajectory_head(own.head, model) for own, model in members), strict=True)
-    fitted = draft.assemble(heads, curves, *_ask_for_distribution(draft, chosen, with_distances))
-    controls, patients = _simulate_people(draft.preparations[0], chosen[0], np.random.default_rng([draft.seed, 13]))
+    fitted = draft.assemble(heads, curves, *_ask_for_distribution(draft, models, with_distances))
+    controls, patients = _simulate_people(draft.preparations[0], models[0], np.random.default_rng([draft.seed, 13]))
     simulated = [MemberControls(head, order, controls) for head, order in zip(heads, fitted.orders, strict=True)]
     inferred = np.mean([each.head.infer(patients)[:, list(each.order)] for each in simulated], axis=0)
     interaction = average_interaction(fitted)
@@ -149,7 +150,7 @@ def _ask_for_distribution(
     training, n_people, own_share = draft.sums.estimate_training_distribution(draft.rounds.everyone.preprocessing)
     settings: dict[str, Any] = {
         "n_patterns": len(models[0].steps),
-        "orders": [[int(k) for k in order] for order in draft.comparison.consensus.orders],
+        "orders": [[int(k) for k in order] for order in draft.choice.orders],
         "n_people": n_people,
         "own_share": own_share,
         "members": list(draft.numbers),
@@ -267,7 +268,7 @@ def build_difference_model(draft: ModelDraft, members: DifferenceMembers, moment
 
     Carriers and AUC are those of groups that are normally distributed along the index.
     """
-    rows = list(draft.comparison.consensus.agreeing)
+    rows = list(draft.choice.agreeing)
     weights, drawn = members.weights[rows].mean(axis=0), name_drawn(draft.numbers[0])
     unit = _compute_unit(moments[drawn, "patients"], weights)
     heads = [

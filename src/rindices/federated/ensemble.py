@@ -31,7 +31,7 @@ from rindices.learners.trajectory.expectation_maximisation import (
     TrajectoryModel,
 )
 from rindices.selection.agreement import IndexMoments
-from rindices.selection.choose import ConsensusMembers
+from rindices.selection.choose import SelectionResult
 
 MomentsBySet = Mapping[tuple[str, str], PeopleMoments]
 """Moments by the name of a set and the group, ``controls`` or ``patients``."""
@@ -171,20 +171,7 @@ def collect_heads(models: Sequence[TrajectoryModel]) -> dict[str, FloatArray]:
     return heads | ({"interaction": np.stack(interactions)} if interactions else {})
 
 
-class MemberComparison(NamedTuple):
-    """Members of the consensus, and the correlation of each member with it and between halves, (S, M) each."""
-
-    consensus: ConsensusMembers
-    stability: PatternStability
-
-
-def compare_halves(indices: IndexMoments, n_members: int) -> FloatArray:
-    """Return the agreement (E, 3) of pairs of fits on disjoint halves, which follow the members in ``indices``."""
-    pairs = range(n_members, indices.n_members, 2)
-    return np.array([indices.compare(first, first + 1)[:3] for first in pairs])
-
-
-def correlate_with_consensus(indices: IndexMoments, consensus: ConsensusMembers, n_members: int) -> PatternStability:
+def correlate_with_consensus(indices: IndexMoments, consensus: SelectionResult, n_members: int) -> PatternStability:
     """Return the correlation of each member with the consensus, and between halves, pattern by pattern."""
     aligned = [indices.select(k, indices.compare(consensus.member, k).matching) for k in range(indices.n_members)]
     mean = np.mean([aligned[k] for k in consensus.agreeing], axis=0)

@@ -6,8 +6,10 @@ something that is not a sum, a sum takes its place; ``docs/federated.md`` lists 
 Shape letters: R regions, M patterns, S members.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from rindices.federated.rounds import InMemoryTransport, PreparedRounds, RoundRe
 from rindices.federated.site import Site
 from rindices.federated.subsets import GROUPS, MAX_PEOPLE, SubsetPlan, name_half, name_member
 from rindices.learners.conversation import HALVES, Conversation, PeopleSet, join_conversations, run_conversation
-from rindices.learners.ensemble import SHAPES, Member, select_usable_members
+from rindices.learners.ensemble import Member, PatternStability, select_usable_members
 from rindices.learners.prepared_people import N_FOLDS
 from rindices.learners.trajectory.expectation_maximisation import TrajectoryFit, TrajectoryModel
 from rindices.learners.trajectory.members import (
@@ -35,28 +37,22 @@ from rindices.learners.trajectory.members import (
     pose_problems,
 )
 from rindices.model.fitted import FittedModel
-from rindices.model.records import CandidateRecord, RecipeRecord, SelectionRecord, describe_adjustment
+from rindices.model.records import RecipeRecord, SelectionRecord
 from rindices.selection.agreement import IndexMoments
-from rindices.selection.choose import (
-    Candidate,
-    ConsensusMembers,
-    GridPoint,
-    choose_and_measure,
-    choose_grid_point,
-)
-from rindices.selection.group_difference import MIN_POWER
-from rindices.study.build import collect_likelihoods, make_candidate_records
+from rindices.selection.choose import Candidate, GridPoint, SelectionResult, choose_grid_point
+from rindices.study.build import make_candidate_records
 from rindices.study.config import ModelConfig, make_study
+from rindices.study.decide import Records, SettingsTraining, StudyEnd
 from rindices.study.exceptions import NoPatternError
-from rindices.study.group_tests import Finding, GroupTests, make_number_record
+from rindices.study.group_tests import Finding, GroupTests
 from rindices.study.outputs import clear_outputs, write_effects, write_patterns, write_selection
-from rindices.study.recipes import MEAN_DIFFERENCE, get_study_recipe
+from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet
+from rindices.study.study import find_largest_number, make_plan
 from rindices.tables.cohort import Cohort
 from rindices.threads import limit_blas_threads
 
 RECIPE = "default"
-_SetFits = tuple[str, list[dict[str, TrajectoryFit]]]
-"""Shape that a set of members chooses, and the fits of each member by shape."""
+OnStage = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -97,38 +93,115 @@ class FederatedSettings:
             raise ExchangeError("the run has other settings than this version: update rindices everywhere.") from error
 
 
+class SiteTraining(SettingsTraining):
+    """Trains members by asking sites for sums.
+
+    splits: members both of whose halves have enough people; models: fitted curves by grid point and people.
+    """
+
+    def __init__(
+        self, plan: Sequence[MemberSet], source: ensemble.SiteSums, splits: Sequence[int], on_stage: OnStage
+    ) -> None:
+        super().__init__(plan)
+        self._source, self._splits, self._on_stage = source, splits, on_stage
+        self.models: dict[tuple[GridPoint, PeopleSet], TrajectoryModel] = {}
+
+    def train_sets(self, works: Sequence[MemberSet]) -> list[list[Member]]:
+        """Fit all sets in the same rounds."""
+        return self._compare_halves(works) if works[0].halves else self._fit_members(works)
+
+    def _fit_members(self, works: Sequence[MemberSet]) -> list[list[Member]]:
+        self._on_stage("members" if works[0].numbers[0] == 0 else "later members")
+
+        def fit(work: MemberSet) -> Conversation[tuple[str, list[dict[str, TrajectoryFit]]]]:
+            n_patterns = work.point.n_patterns
+            problems = yield from pose_problems(work.numbers, n_patterns, work.seed)
+            return (yield from fit_and_choose(problems, json.loads(work.values)["shape"], n_patterns))
+
+        trained = []
+        results = run_conversation(join_conversations([fit(work) for work in works]), self._source.answer)
+        for work, (shape, fits) in zip(works, results, strict=True):
+            members = []
+            for number, each in zip(work.numbers, fits, strict=True):
+                model, head = each[shape].model, self._source.rounds.preparations[number].head
+                self.models[work.point, PeopleSet(number, "seen")] = model
+                members.append(make_member(number, head, model, each[shape].n_iterations, get_held_out(each, shape)))
+            trained.append(members)
+        return trained
+
+    def _compare_halves(self, works: Sequence[MemberSet]) -> list[list[Member]]:
+        self._on_stage(f"halves of {join_names(str(work.point.n_patterns) for work in works)} patterns")
+        by_work = [
+            [each for each in self.gathered[work.point] if each.number in work.numbers and each.number in self._splits]
+            for work in works
+        ]
+        halves, fits = list[tuple[GridPoint, PeopleSet]](), []
+        for work, members in zip(works, by_work, strict=True):
+            for member, half in product(members, HALVES):
+                assert member.held_out is not None
+                rng = make_generator(work.seed, member.number, work.point.n_patterns, half)
+                halves.append((work.point, PeopleSet(member.number, half)))
+                fits.append(fit_half(halves[-1][1], work.point.n_patterns, member.held_out.shape, member.steps, rng))
+        models = run_conversation(join_conversations(fits), self._source.answer)
+        self.models |= dict(zip(halves, models, strict=True))
+        return [self._add_evidence(work.point, members) for work, members in zip(works, by_work, strict=True)]
+
+    def _add_evidence(self, point: GridPoint, members: Sequence[Member]) -> list[Member]:
+        """Return members with the agreement of the fits on their halves."""
+        if not members:
+            return []
+        moments = self.compare(point, [PeopleSet(each.number, half) for each in members for half in HALVES])
+        return [each._replace(evidence=moments.compare(2 * k, 2 * k + 1)[:3]) for k, each in enumerate(members)]
+
+    def infer_indices(self, point: GridPoint, members: Sequence[Member]) -> IndexMoments:
+        """Ask for the moments of the R-indices by members."""
+        return self.compare(point, [PeopleSet(member.number, "seen") for member in members])
+
+    def compare(self, point: GridPoint, sets: Sequence[PeopleSet]) -> IndexMoments:
+        """Ask for the moments of the R-indices of all patients by the fits to several sets of people."""
+        numbers, models = [each.member for each in sets], [self.models[point, each] for each in sets]
+        settings = {"n_patterns": point.n_patterns, "members": numbers}
+        total = self._source.rounds.ask(kinds.AGREEMENT, numbers, settings, ensemble.collect_heads(models))
+        products = unpack_symmetric(total.arrays["products"])
+        return IndexMoments.from_sums(total.arrays["sum"], products, total.counts["patients"], point.n_patterns)
+
+
 @dataclass
 class FederatedFit:
     """Fits a study across sites.
 
     rounds: asks the sites; on_stage: called with one line at the beginning of each stage; sums, tests, prepared,
-    moments: what the first rounds told.
+    moments: what the first rounds told; end: what the study says at its end.
     """
 
     rounds: Rounds
     settings: FederatedSettings
-    on_stage: Callable[[str], None] = lambda text: None
+    on_stage: OnStage = lambda text: None
     sums: AdjustedSums = field(init=False)
     tests: GroupTests = field(init=False)
     prepared: PreparedRounds = field(init=False)
     moments: ensemble.MomentsBySet = field(init=False)
+    end: StudyEnd = field(init=False)
 
     @limit_blas_threads()
     def run(self) -> FittedModel:
-        """Return the model of the patterns, or of the mean difference where there are none that are stable.
+        """Return the model of the study; see `StudyEnd.conclude`.
 
-        Raises NoPatternError: if no difference between patients and controls was detected, and no stable patterns were
-        asked for. Raises StudyError: if the study cannot be run on these people.
+        Raises StudyError: if the study cannot be run on these people.
         """
         settings, model = self.settings, self.settings.model
-        self._check_model()
+        if model.recipe not in (RECIPE, MEAN_DIFFERENCE):
+            raise StudyError(f"the recipe {model.recipe} cannot run across sites: use {RECIPE}.")
+        if model.members < 2:
+            raise StudyError("a federated study needs at least 2 members: raise members.")
+        model.resolve_values()  # a shape that there is not is an error before the first round
         self.on_stage("adjustment")
 
-        def make_plan(counts: Mapping[str, int]) -> SubsetPlan:
+        def plan_subsets(counts: Mapping[str, int]) -> SubsetPlan:
             sizes = tuple(counts[group] for group in GROUPS) if settings.masked else ()
             return SubsetPlan(settings.seed, model.n_members, sizes=sizes).limit_people(counts, settings.max_people)
 
-        self.sums, members, plan = ask_for_adjustment(self.rounds, settings.adjust, settings.harmonise, make_plan)
+        self.sums, members, plan = ask_for_adjustment(self.rounds, settings.adjust, settings.harmonise, plan_subsets)
         n_controls, n_patients = (self.sums.groups[group].number for group in GROUPS)
         if not n_controls or not n_patients:
             raise StudyError("the sites have no controls or no patients that can be adjusted: name the groups.")
@@ -136,230 +209,85 @@ class FederatedFit:
         self.on_stage("tests")
         self.tests = ask_for_tests(self.rounds, self.sums, plan)
         self.moments = ensemble.ask_for_moments(self.prepared)
-        failed: tuple[CandidateRecord, ...] = ()
-        is_forced = model.forced is not None
-        has_patterns = model.recipe != MEAN_DIFFERENCE and (is_forced or self.tests.finding is Finding.PATTERNS)
-        if has_patterns:
-            fitted, failed = self._fit_patterns()
-            if fitted is not None:
-                return fitted
-        if self.tests.finding is Finding.NO_DIFFERENCE and (has_patterns or not is_forced):
-            raise self._make_no_pattern_error(failed)
-        return self._fit_difference(failed)
-
-    def _check_model(self) -> None:
-        model = self.settings.model
-        if model.recipe not in (RECIPE, MEAN_DIFFERENCE):
-            raise StudyError(f"the recipe {model.recipe} cannot run across sites: use {RECIPE}.")
-        if model.members < 2:
-            raise StudyError("a federated study needs at least 2 members: raise members.")
-        shape = model.recipe_changes.get("shape", "auto")
-        if shape not in ("auto", *SHAPES):
-            raise StudyError(f"the shape {shape!r} cannot be fitted across sites: give auto, {' or '.join(SHAPES)}.")
+        made_with = build.collect_provenance(self.sums, settings.seed)
+        self.end = StudyEnd(model, self.tests, self.sums.unit, made_with, self.prepared.everyone.preprocessing)
+        return self.end.conclude(self._fit_patterns, self._fit_difference)
 
     def _list_splits(self, least: int) -> list[int]:
-        """Return the members, of the first `N_FOLDS`, both of whose halves have enough people.
+        """Return the members both of whose halves have enough people.
 
-        As several small sites can have sets with too few people, members or all halves that have too few are refused.
+        As several small sites can have sets with too few people, members or all first halves that have too few are
+        refused.
         """
 
         def has_enough(name: str) -> bool:
             return min(self.moments[name, group].number for group in GROUPS) >= least
 
         members = range(self.settings.model.n_members)
-        splits = [k for k in members[:N_FOLDS] if has_enough(name_half(k, 0)) and has_enough(name_half(k, 1))]
-        small = [name_member(k) for k in members if not has_enough(name_member(k))] or ([] if splits else ["a half"])
-        if small:
+        splits = [k for k in members if has_enough(name_half(k, 0)) and has_enough(name_half(k, 1))]
+        small = [name_member(k) for k in members if not has_enough(name_member(k))]
+        if small or not splits or splits[0] >= N_FOLDS:
             raise StudyError(
-                f"{small[0]} has too few controls or patients: groups of fewer than 50 at a site are not split. Ask "
-                "for fewer patterns or members, take another seed, or let small sites join their tables."
+                f"{[*small, 'a half'][0]} has too few controls or patients: groups of fewer than 50 at a site are not "
+                "split. Ask for fewer patterns or members, take another seed, or let small sites join their tables."
             )
         return splits
 
-    def _list_numbers(self) -> tuple[int, ...]:
-        """Return the numbers of patterns to try."""
-        if self.settings.model.patterns is not None:
-            return tuple(dict.fromkeys(self.settings.model.patterns))
-        min_patients = get_study_recipe(RECIPE).min_patients
-        candidates = range(1, len(self.sums.regions) + 1)
-        largest = max((n for n in candidates if min_patients(n) <= self.sums.counts["patients"]), default=0)
-        return self.tests.list_numbers_to_try(largest)
-
-    def _fit_patterns(self) -> tuple[FittedModel | None, tuple[CandidateRecord, ...]]:
-        """Fit all numbers of patterns and build the simplest of the likely ones that is stable.
-
-        Numbers are compared by the first set of members of each; later sets are fitted for the chosen one.
-        """
-        numbers = self._list_numbers()
-        splits = self._list_splits(2 * max(numbers) + 2)
-        self.on_stage("members")
-        source, members = ensemble.SiteSums(self.prepared, self.moments), range(self.settings.model.n_members)
-        shape = str(self.settings.model.recipe_changes.get("shape", "auto"))
-        fitted = self._fit_sets([(number, members[:N_FOLDS], shape) for number in numbers], source)
-        halves: dict[GridPoint, list[TrajectoryModel]] = {}
-        joint: dict[GridPoint, IndexMoments] = {}
-
-        def make(point: GridPoint) -> Candidate:
-            usable = _select_usable(fitted[point])
-            numbers = [*(member.number for member, _ in usable), *(k for k in splits for _ in HALVES)]
-            joint[point] = self._compare(point, [*(model for _, model in usable), *halves[point]], numbers)
-            return _make_candidate(point, fitted[point], usable, joint[point])
-
-        def measure(points: Sequence[GridPoint]) -> list[Candidate]:
-            self.on_stage(f"halves of {join_names(str(point.n_patterns) for point in points)} patterns")
-            conversations = [self._fit_halves(point, _select_usable(fitted[point]), splits) for point in points]
-            halves.update(zip(points, run_conversation(join_conversations(conversations), source.answer), strict=True))
-            return [make(point) for point in points]
-
-        def complete(point: GridPoint) -> Candidate:
-            held_out = fitted[point][0][0].held_out
-            later = [members[start : start + N_FOLDS] for start in members[N_FOLDS::N_FOLDS]]
-            if later and held_out is not None:
-                self.on_stage("later members")
-                sets = [(point.n_patterns, own, held_out.shape) for own in later]
-                fitted[point] += self._fit_sets(sets, source)[point]
-            return make(point)
-
-        candidates = [_make_candidate(point, own, _select_usable(own)) for point, own in fitted.items()]
-        choice = choose_and_measure(candidates, measure, complete, self.settings.seed)
-        grid = make_candidate_records({point: [member for member, _ in own] for point, own in fitted.items()}, choice)
+    def _fit_patterns(self) -> tuple[FittedModel | None, Records]:
+        """Fit all numbers of patterns and build the simplest of the likely ones that is stable."""
+        settings, model = self.settings, self.settings.model
+        largest = find_largest_number(self.sums.counts["patients"], len(self.sums.regions), RECIPE)
+        numbers = model.patterns or self.tests.list_numbers_to_try(largest)
+        plan = make_plan(model.model_copy(update={"patterns": numbers}), settings.seed, "")
+        splits, source = self._list_splits(2 * max(numbers) + 2), ensemble.SiteSums(self.prepared, self.moments)
+        training = SiteTraining(plan, source, splits, self.on_stage)
+        choice = training.choose()
+        evaluated = make_candidate_records(training.gathered, choice)
         if choice.best is None:
-            return None, grid
+            return None, evaluated
         self.on_stage("model")
-        chosen, point = grid[choice.best], candidates[choice.best].point
-        usable = _select_usable(fitted[point])
-        consensus = ConsensusMembers(choice.member, choice.agreeing, choice.orders)
-        held_out = usable[0][0].held_out
+        point = choice.evaluations[choice.best].point
+        usable = select_usable_members(training.gathered[point])
+        sets = [PeopleSet(member.number, "seen") for member in usable]
+        halves = [people for each, people in training.models if each == point and people.part in HALVES]
+        stability = ensemble.correlate_with_consensus(training.compare(point, [*sets, *halves]), choice, len(sets))
+        held_out, behind = usable[0].held_out, [usable[k].number for k in choice.agreeing]
         assert held_out is not None
-        stability = ensemble.correlate_with_consensus(joint[point], consensus, len(usable))
-        comparison = ensemble.MemberComparison(consensus, stability)
-        behind = [usable[k][0].number for k in consensus.agreeing]
-        draft = self._draft(comparison, chosen, grid, point.n_patterns, {"shape": held_out.shape}, behind)
-        return build.build_curve_model(draft, [model for _, model in usable], self.settings.with_distances), ()
+        selection = self.end.record_choice(Finding.PATTERNS, choice, evaluated)
+        draft = self._draft(choice, stability, selection, {"shape": held_out.shape}, behind)
+        models = [training.models[point, sets[k]] for k in choice.agreeing]
+        return build.build_curve_model(draft, models, settings.with_distances), ()
 
-    def _fit_sets(
-        self, sets: Sequence[tuple[int, Sequence[int], str]], source: ensemble.SiteSums
-    ) -> dict[GridPoint, list[tuple[Member, TrajectoryModel]]]:
-        """Fit sets of members in the same rounds, and return the members with their models.
-
-        sets: number of patterns, numbers of the members and shape of each.
-        """
-
-        def fit(number: int, own: Sequence[int], shape: str) -> Conversation[_SetFits]:
-            problems = yield from pose_problems(own, number, self.settings.seed)
-            return (yield from fit_and_choose(problems, shape, number))
-
-        results = run_conversation(join_conversations([fit(*each) for each in sets]), source.answer)
-        models: dict[GridPoint, list[tuple[Member, TrajectoryModel]]] = {}
-        for (number, own, _), (shape, fits) in zip(sets, results, strict=True):
-            for member, each in zip(own, fits, strict=True):
-                fitted, held_out = each[shape], get_held_out(each, shape)
-                head = self.prepared.preparations[member].head
-                made = make_member(member, head, fitted.model, fitted.n_iterations, held_out)
-                models.setdefault(GridPoint(number), []).append((made, fitted.model))
-        return models
-
-    def _fit_halves(
-        self, point: GridPoint, usable: Sequence[tuple[Member, TrajectoryModel]], splits: Sequence[int]
-    ) -> Conversation[list[TrajectoryModel]]:
-        """Fit both halves of some splits of the people."""
-        conversations, member = [], usable[0][0]
-        assert member.held_out is not None
-        for k in splits:
-            for half in HALVES:
-                rng = make_generator(self.settings.seed, k, point.n_patterns, half)
-                shape, name = member.held_out.shape, PeopleSet(k, half)
-                conversations.append(fit_half(name, point.n_patterns, shape, member.steps, rng))
-        return (yield from join_conversations(conversations))
-
-    def _compare(self, point: GridPoint, models: Sequence[TrajectoryModel], numbers: Sequence[int]) -> IndexMoments:
-        """Ask for the moments of the R-indices of all patients by several models; numbers: of their members."""
-        settings = {"n_patterns": point.n_patterns, "members": list(numbers)}
-        total = self.prepared.ask(kinds.AGREEMENT, numbers, settings, ensemble.collect_heads(models))
-        products = unpack_symmetric(total.arrays["products"])
-        return IndexMoments.from_sums(total.arrays["sum"], products, total.counts["patients"], point.n_patterns)
-
-    def _fit_difference(self, failed: tuple[CandidateRecord, ...]) -> FittedModel:
+    def _fit_difference(self, failed: Records) -> FittedModel:
         """Build the index of the mean difference, which needs no further round."""
         self.on_stage("mean difference")
         number = self.settings.model.n_members
-        halves = [name_half(k, half) for k in self._list_splits(3) for half in (0, 1)]
+        halves = [name_half(k, half) for k in self._list_splits(3) if k < N_FOLDS for half in (0, 1)]
         members = build.fit_difference_members([*map(name_member, range(number)), *halves], self.moments)
         indices = members.indices
-        evidence = ensemble.compare_halves(indices, number)
-        numbers = tuple(range(number))
-        candidate = Candidate(GridPoint(1), indices.take(0, number), numbers, number, evidence)
+        evidence = np.array([indices.compare(first, first + 1)[:3] for first in range(number, indices.n_members, 2)])
+        candidate = Candidate(GridPoint(1), indices.take(0, number), tuple(range(number)), number, evidence)
         choice = choose_grid_point([candidate], self.settings.seed, min_concordance=0.0)
-        consensus = ConsensusMembers(choice.member, choice.agreeing, choice.orders)
-        comparison = ensemble.MemberComparison(consensus, ensemble.correlate_with_consensus(indices, consensus, number))
-        (chosen,) = make_candidate_records({}, choice)
-        draft = self._draft(comparison, chosen, failed, None, {}, consensus.agreeing)
+        stability = ensemble.correlate_with_consensus(indices, choice, number)
+        evaluated = make_candidate_records({}, choice)
+        selection = self.end.record_choice(Finding.MEAN_DIFFERENCE, choice, evaluated, failed)
+        draft = self._draft(choice, stability, selection, {}, choice.agreeing)
         return build.build_difference_model(draft, members, self.moments)
 
     def _draft(
         self,
-        comparison: ensemble.MemberComparison,
-        chosen: CandidateRecord,
-        grid: tuple[CandidateRecord, ...],
-        number: int | None,
+        choice: SelectionResult,
+        stability: PatternStability,
+        selection: SelectionRecord,
         values: Mapping[str, str],
         numbers: Sequence[int],
     ) -> build.ModelDraft:
-        """Return what is known of a model.
-
-        number: of its patterns, None for the mean difference; numbers: numbers of its members.
-        """
-        selection = SelectionRecord(
-            chosen,
-            grid=grid,
-            number_of_patterns=make_number_record(self.tests, self.settings.model.forced, number, "likelihood"),
-            finding=str(Finding.MEAN_DIFFERENCE if number is None else Finding.PATTERNS),
-            difference=self.tests.make_difference_record(),
-        )
+        """Return what is known of a model; numbers: numbers of its members."""
         # by plan and numbers, a site knows which members have not seen each of its people
         plan = {"federated": True, "plan": self.prepared.plan.to_dict(), "numbers": list(numbers)}
-        recipe = RecipeRecord(MEAN_DIFFERENCE if number is None else RECIPE, {**values, **plan})
-        return build.ModelDraft(self.prepared, self.sums, comparison, selection, recipe, numbers)
-
-    def _make_no_pattern_error(self, failed: tuple[CandidateRecord, ...]) -> NoPatternError:
-        tests = self.tests
-        what = (
-            f"no difference between patients and controls was detected ({tests.describe_p()}); an effect of "
-            f"d = {tests.smallest_effect:.2f} in one region would have been found with a power of {MIN_POWER:.0%}"
-        )
-        selection = SelectionRecord(
-            None,
-            grid=failed,
-            number_of_patterns=make_number_record(tests, self.settings.model.forced, None),
-            made_with=build.collect_provenance(self.sums, self.settings.seed),
-            finding=str(Finding.NO_DIFFERENCE),
-            difference=tests.make_difference_record(),
-            adjustment=describe_adjustment(self.prepared.everyone.preprocessing, self.sums.unit),
-        )
-        return NoPatternError(f"{what}.", selection)
-
-
-def _select_usable(
-    fitted: Sequence[tuple[Member, TrajectoryModel]],
-) -> list[tuple[Member, TrajectoryModel]]:
-    """Return the members of the shape that most have, with their models."""
-    numbers = {member.number for member in select_usable_members([member for member, _ in fitted])}
-    return [(member, model) for member, model in fitted if member.number in numbers]
-
-
-def _make_candidate(
-    point: GridPoint,
-    fitted: Sequence[tuple[Member, TrajectoryModel]],
-    usable: Sequence[tuple[Member, TrajectoryModel]],
-    joint: IndexMoments | None = None,
-) -> Candidate:
-    """Return what the choice of a number of patterns needs; ``joint`` are moments of members and halves, if known."""
-    members, numbers = [member for member, _ in fitted], tuple(member.number for member, _ in usable)
-    n_members = len(usable)
-    indices, evidence = IndexMoments(np.zeros(0), np.zeros((0, 0)), point.n_patterns), None
-    if joint is not None:
-        indices, evidence = joint.take(0, n_members), ensemble.compare_halves(joint, n_members)
-    return Candidate(point, indices, numbers, len(members), evidence, collect_likelihoods(members), len(members))
+        name = RECIPE if selection.finding == Finding.PATTERNS else MEAN_DIFFERENCE
+        recipe = RecipeRecord(name, {**values, **plan})
+        return build.ModelDraft(self.prepared, self.sums, choice, stability, selection, recipe, numbers)
 
 
 @dataclass(frozen=True)

@@ -279,3 +279,10 @@ def get_study_recipe(name: str) -> StudyRecipe:
     if name not in RECIPES:
         raise StudyError(f"there is no recipe '{name}': {did_you_mean(name, list(RECIPES))}")
     return RECIPES[name]
+
+
+def list_shortened_sets(plan: Sequence[MemberSet]) -> list[MemberSet]:
+    """Return a shorter training of the first set of each grid point; none if there is nothing to choose, or to save."""
+    first = [work for work in plan if work.numbers[0] == 0]
+    shorten = get_study_recipe(plan[0].recipe).shorten
+    return [short for work in first if len(first) > 1 and (short := shorten(work)) is not None]

@@ -207,7 +207,7 @@ def check_settings(cohort: Cohort, model: ModelConfig) -> None:
     wanted = max(model.patterns or (1,))
     if wanted > 1 and model.recipe == MEAN_DIFFERENCE:
         raise StudyError(f"the recipe {MEAN_DIFFERENCE} has one index: leave out --patterns, or change the recipe.")
-    if wanted > find_largest_number(cohort, model.recipe):
+    if wanted > find_largest_number(cohort.n_patients, cohort.n_regions, model.recipe):
         least, noun = model.get_recipe().min_patients(wanted), get_wording(cohort.unit)("region")
         raise StudyError(
             f"{format_count(wanted, 'pattern needs', 'patterns need')} at least {least} patients and "
@@ -221,8 +221,7 @@ def check_settings(cohort: Cohort, model: ModelConfig) -> None:
         raise StudyError(f"choosing among {n_settings} settings needs at least 2 members each: raise members.")
 
 
-def find_largest_number(cohort: Cohort, recipe: str) -> int:
-    """Return the largest number of patterns that a recipe can train on these people and regions; 0 if none."""
+def find_largest_number(n_patients: int, n_regions: int, recipe: str) -> int:
+    """Return the largest number of patterns that a recipe can train on so many patients and regions; 0 if none."""
     min_patients = get_study_recipe(recipe).min_patients
-    numbers = range(1, cohort.n_regions + 1)
-    return max((number for number in numbers if min_patients(number) <= cohort.n_patients), default=0)
+    return max((number for number in range(1, n_regions + 1) if min_patients(number) <= n_patients), default=0)
