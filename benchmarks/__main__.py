@@ -79,5 +79,45 @@ def run_suite(
         typer.echo(table)
 
 
+@app.command("stale")
+def list_stale_claims() -> None:
+    """List the claims of the documentation that were measured with other code than today's, or never."""
+    from benchmarks.claims import list_stale, load_claims, load_stamps
+
+    stamps = load_stamps()
+    for claim in list_stale(load_claims(), stamps):
+        stamp = stamps.get(claim.name)
+        when = f"measured {stamp['date']} with {stamp['commit']}" if stamp else "never measured"
+        typer.echo(f"{claim.name}: {when}; about {claim.minutes:g} core-minutes")
+
+
+@app.command("run")
+def run_claims(
+    names: Annotated[list[str] | None, typer.Argument(help="Claims; left out, those that are stale.")] = None,
+    hours: Annotated[float, typer.Option(help="Begin no claim that would exceed so many core-hours.")] = 10.0,
+) -> None:
+    """Measure claims again, the cheapest first, and stamp their results with the code of today."""
+    from benchmarks.claims import list_stale, load_claims, load_stamps, run_claim, save_stamps
+
+    claims, left = load_claims(), 60.0 * hours
+    if unknown := set(names or ()) - {claim.name for claim in claims}:
+        raise typer.BadParameter(f"there is no claim {sorted(unknown)[0]}; they are in benchmarks/claims.toml")
+    chosen = [claim for claim in claims if claim.name in names] if names else list_stale(claims, load_stamps())
+    for claim in sorted(chosen, key=lambda each: each.minutes):
+        if claim.minutes <= left:
+            typer.echo(f"{claim.name}: about {claim.minutes:g} core-minutes", err=True)
+            stamp = run_claim(claim)
+            left -= stamp["core_minutes"]
+            save_stamps(load_stamps() | {claim.name: stamp})
+
+
+@app.command("show")
+def show_claims() -> None:
+    """Print the table of claims."""
+    from benchmarks.claims import format_table, load_claims, load_stamps
+
+    typer.echo(format_table(load_claims(), load_stamps()), nl=False)
+
+
 if __name__ == "__main__":
     run_program(app)

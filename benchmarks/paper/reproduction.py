@@ -55,7 +55,12 @@ def main() -> None:
     """Write the page."""
     summary = {(row["task"], row["learner"]): row["mean"] for row in read("results/paper/results.json")["summary"]}
     head = ["task", "lambda", "members", "rate x steps", "mean member", "at the quarters before", "consensus"]
+    rows = [row for row in json.loads(PATH.read_text("utf-8")) if row["task"] == "scarce" and not row["adjusted"]]
+    quarters = [row["curve"][0]["mean"] for row in rows]
+    former = next(row for row in read("paper/results/full_length_former.json")["rows"] if row["task"] == "scarce")
     page = TEXT.format(
+        scarce_range=f"{min(quarters):.3f} to {max(quarters):.3f}",
+        former_scarce=f"{sum(former['members']) / len(former['members']):.3f}",
         table=format_table([*head, "Table 1", "Table 6"], list_recipe_paper()),
         contrastive=", ".join(f"{summary[task, 'contrastive']:.3f}" for task in PAPER_TASKS),
         nmf=", ".join(f"{summary[task, 'nmf']:.3f}" for task in PAPER_TASKS),

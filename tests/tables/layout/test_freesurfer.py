@@ -118,7 +118,7 @@ def test_people_with_another_file_are_named(tmp_path: Path) -> None:
 def test_a_folder_without_stats_files_is_refused_with_a_cure(tmp_path: Path) -> None:
     write_stats(tmp_path, "sub-0", "cerebellum.CerebNet.stats")
     messages = list_messages(validate_files(tmp_path), "error")
-    assert "no subject folder with stats/aseg+DKT.stats was found. Give the folder" in messages
+    assert "no subject folder with stats/aseg+DKT.stats. Give a folder" in messages
 
 
 def test_a_cut_stats_file_is_refused_by_its_person(tmp_path: Path) -> None:

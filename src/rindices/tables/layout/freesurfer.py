@@ -118,8 +118,8 @@ def read_subject_folders(folder: Path, findings: Findings) -> pd.DataFrame:
     candidates = {person.name: [person / "stats" / name for name in STATS_NAMES] for person in people}
     files = {name: path for name, paths in candidates.items() if (path := next(filter(Path.is_file, paths), None))}
     if not files:
-        what = "no subject folder with stats/aseg+DKT.stats was found"
-        cure = "Give the folder that holds one folder per person (SUBJECTS_DIR)"
+        what = "there is no table (.parquet) and no subject folder with stats/aseg+DKT.stats"
+        cure = "Give a folder of parquet files, or the one that holds one folder per person (SUBJECTS_DIR)"
         findings.fatal(ProblemCode.NO_SUBJECT_FOLDERS, what, cure)
     _report_stats_files(files, findings)
     rows = {name: _add_etiv(_read_stats(path), path) for name, path in files.items()}
