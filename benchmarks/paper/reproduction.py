@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from benchmarks.paper.common import RESULTS
-from benchmarks.paper.full_length import PATH
+from benchmarks.paper.full_length import PATH, is_chosen
 from benchmarks.suites.paper import PAPER_TASKS, PUBLISHED_SCORES, SURREAL_GAN_SCORES, TABLE_6_SCORES
 
 ROOT = RESULTS.parents[2]
@@ -21,7 +21,8 @@ def read(path: str) -> Any:
 
 def list_recipe_paper() -> list[list[str]]:
     """Return a row of each task: the members that were trained furthest, or those of the former recipe."""
-    rows = [row for row in json.loads(PATH.read_text("utf-8")) if not row["adjusted"] and len(row["curve"]) > 1]
+    rows = json.loads(PATH.read_text("utf-8"))
+    rows = [row for row in rows if not row["adjusted"] and len(row["curve"]) > 1 and is_chosen(row, rows)]
     furthest = {row["task"]: row for row in sorted(rows, key=lambda row: row["rate"] * row["curve"][-1]["steps"])}
     former = read("paper/results/full_length_former.json")["rows"]
     lines = []

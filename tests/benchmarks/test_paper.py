@@ -28,7 +28,7 @@ def test_a_run_of_the_paper_chooses_lambda_by_agreement_and_resumes(
     (chosen,) = (row for row in rows if len(row["curve"]) > 1)
     assert chosen["curve"][0]["agreement"] == max(row["curve"][0]["agreement"] for row in rows)
     assert [point["steps"] for point in chosen["curve"]] == [100, 200, 300, 480]
-    assert "| scarce | no | **" in (tmp_path / "full_length.md").read_text("utf-8")
+    assert "| scarce | no | 0." in (tmp_path / "full_length.md").read_text("utf-8")
     recipe = Recipe().replace(orthogonality=chosen["orthogonality"], min_steps=400, max_steps=480)
     whole = TrainedTask.begin("scarce", 0, False, TrainingPlan(3, recipe, 0, (0, 1))).train_until(300)
     assert whole["members"] == chosen["curve"][2]["members"]
