@@ -59,13 +59,14 @@ def fit(
     run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler, "with_ids": with_ids or None}
     from rindices.errors import StudyError
     from rindices.study.preflight import needs_partitions
+    from rindices.tables.io.frames import locate
 
     study, folder = load_study(source, data, model, run)
-    tables = study.data.request(folder).volumes
-    if len(tables) == 1 and isinstance(tables[0], Path) and needs_partitions(tables[0]):
+    table = locate(folder, study.data.volumes[0])
+    if len(study.data.volumes) == 1 and needs_partitions(table):
         if dry_run:
-            raise StudyError(f"{tables[0].name} is fitted in parts, and the time of that is not estimated.")
-        _fit_partitions(tables[0], study, folder, out, as_json)
+            raise StudyError(f"{table.name} is fitted in parts, and the time of that is not estimated.")
+        _fit_partitions(table, study, folder, out, as_json)
     elif dry_run:
         _print_plan(study, folder, out, as_json)
     else:

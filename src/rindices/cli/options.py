@@ -111,17 +111,18 @@ def load_study(source: list[Path], *sections: Mapping[str, object]) -> "tuple[St
     from rindices.errors import StudyError
     from rindices.model.normal_reference import MUSE_REFERENCE
     from rindices.study.config import make_study, merge_options
+    from rindices.tables.io.frames import locate
 
     options = [{name: value for name, value in section.items() if value not in (None, ())} for section in sections]
     values: dict[str, dict[str, Any]] = dict(zip(("data", "model", "run"), options, strict=True))
     for name in ("participants", "reference"):
         if values["data"].get(name, MUSE_REFERENCE) != MUSE_REFERENCE:
-            values["data"][name] = str(Path(values["data"][name]).absolute())
+            values["data"][name] = str(locate(Path.cwd(), values["data"][name]))
     if source[0].suffix == ".toml":
         if len(source) > 1:
             raise StudyError("give one study file, or tables, not both.")
         return make_study(merge_options(source[0], values), source[0].name), source[0].parent
-    values["data"]["volumes"] = [str(path.absolute()) for path in source]
+    values["data"]["volumes"] = [str(locate(Path.cwd(), path)) for path in source]
     try:
         return make_study(values, "options"), Path()
     except StudyError as error:

@@ -265,21 +265,8 @@ class FittedModel(ModelContent):
     def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
         """Return the model with the effects of new sites, estimated from their controls.
 
-        Parameters
-        ----------
-        cohort : Cohort
-            With groups and sites.
-        least : int
-            Minimum number of controls at a new site.
-
-        Returns
-        -------
-        FittedModel
-
-        Raises
-        ------
-        PreprocessingError
-            If a site has too few controls.
+        cohort: with groups and sites; least: minimum number of controls at a new site. Raises PreprocessingError: if a
+        site has too few controls.
         """
         combined, _ = apply_checks.add_summed_regions(cohort, self.sums)
         apply_checks.check_model_regions(combined, self.regions, self.card.unit)
@@ -304,18 +291,10 @@ class FittedModel(ModelContent):
     def tabulate_own_people(self, cohort: Cohort, unseen: BoolArray | None) -> pd.DataFrame:
         """Return the R-indices of the people whom the model was trained on.
 
-        Parameters
-        ----------
-        cohort : Cohort
-        unseen : (S, N) or None
-            The members that have not seen each person. The R-index of a person is the mean over these members, and
-            empty without any. None: all members have seen everyone, and R-indices are in-sample.
-
-        Returns
-        -------
-        DataFrame
-            As of `apply`, with ``group`` and, unless R-indices are in-sample, ``members_behind``, the number of members
-            that a person's R-indices are the mean of.
+        unseen (S, N): the members that have not seen each person. The R-index of a person is the mean over these
+        members, and empty without any. None: all members have seen everyone, and R-indices are in-sample. Returns as
+        `apply`, with ``group`` and, unless R-indices are in-sample, ``members_behind``, the number of members that a
+        person's R-indices are the mean of.
         """
         weights = None if unseen is None else unseen.T.astype(float)
         table = self._infer(cohort, min_information=-np.inf, weights=weights).table
@@ -430,20 +409,8 @@ class FittedModel(ModelContent):
 
 
 def load(path: str | PathLike[str]) -> FittedModel:
-    """Read a model from its file.
+    """Read a model that `FittedModel.save` wrote.
 
-    Parameters
-    ----------
-    path : path
-        Written by `FittedModel.save`.
-
-    Returns
-    -------
-    FittedModel
-
-    Raises
-    ------
-    ModelError
-        If the file is damaged, or is not a model.
+    Raises ModelError: if the file is damaged, or is not a model.
     """
     return FittedModel.load(path)

@@ -134,21 +134,9 @@ class NormalReference:
         return cls(healthy.regions, correlation, len(healthy), n_sites, name, adjust, tuple(covariates.columns))
 
     def select(self, regions: Sequence[str]) -> FloatArray:
-        """Return the correlations of some regions, in their order.
+        """Return the correlations (K, K) of some regions, in their order.
 
-        Parameters
-        ----------
-        regions : sequence of str
-            (K,) names.
-
-        Returns
-        -------
-        (K, K)
-
-        Raises
-        ------
-        ModelError
-            If the reference lacks a region.
+        Raises ModelError: if the reference lacks a region.
         """
         position = {region: index for index, region in enumerate(self.regions)}
         missing = [region for region in regions if region not in position]

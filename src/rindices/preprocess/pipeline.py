@@ -180,23 +180,11 @@ class Preprocessing:
         return np.asarray(np.exp(mean)) if self.adjust == "log" else mean
 
     def transform(self, cohort: Cohort) -> FloatArray:
-        """Return the values that learners take.
+        """Return the values (N, R) that learners take.
 
-        Parameters
-        ----------
-        cohort : Cohort
-            Regions and covariates are matched by name.
-
-        Returns
-        -------
-        (N, R)
-            In controls of the training cohort, each column has mean 1 and standard deviation 0.1.
-
-        Raises
-        ------
-        PreprocessingError
-            If a region or covariate is missing, or a person has a category or site that was not in training (see
-            `with_sites`).
+        In controls of the training cohort, each column has mean 1 and standard deviation 0.1. Regions and covariates
+        are matched by name. Raises PreprocessingError: if one is missing, or a person has a category or site that was
+        not in training (see `with_sites`).
         """
         volumes, covariates = self.aligned(cohort)
         errors = [problem for problem in self.review(cohort) if problem.severity is Severity.ERROR]
@@ -268,21 +256,9 @@ class Preprocessing:
     def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
         """Add the effects of new sites, estimated from their controls.
 
-        Parameters
-        ----------
-        cohort : Cohort
-            With groups and sites. Effects of sites that were in training are left as they are.
-        least : int
-            Number of controls that a new site must have.
-
-        Returns
-        -------
-        Preprocessing
-
-        Raises
-        ------
-        PreprocessingError
-            If sites were not harmonised in training, or a new site has too few controls.
+        cohort: with groups and sites. Effects of sites that were in training are left as they are; least: number of
+        controls that a new site must have. Raises PreprocessingError: if sites were not harmonised in training, or a
+        new site has too few controls.
         """
         if self.harmoniser is None:
             raise PreprocessingError("sites were not harmonised in training, so no site can be added.")
@@ -306,18 +282,9 @@ class Preprocessing:
     def review(self, cohort: Cohort, whole: bool = True) -> list[Problem]:
         """Check whether people can be adjusted.
 
-        Parameters
-        ----------
-        cohort : Cohort
-        whole : bool
-            False if the cohort is a chunk of a table. Checks of the median and of the range of covariates, which need
-            all people, are then skipped.
-
-        Returns
-        -------
-        list of Problem
-            Errors for categories and sites that were not in training, warnings for values out of range, and warnings
-            from the fit.
+        whole: False if the cohort is a chunk of a table. Checks of the median and of the range of covariates, which
+        need all people, are then skipped. Returns errors for categories and sites that were not in training, warnings
+        for values out of range, and warnings from the fit.
         """
         findings = Findings(list(self.residualiser.notes))
         ids = cohort.people[ID].array

@@ -24,6 +24,7 @@ from rindices.model.normal_reference import MUSE_REFERENCE
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.study.recipes import RECIPE_SETTINGS, RECIPES, RecipeValues, StudyRecipe, get_study_recipe
 from rindices.tables.cohort import Cohort
+from rindices.tables.io.frames import locate
 from rindices.tables.readers import make_request
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validate import TableRequest
@@ -76,8 +77,8 @@ class DataConfig(_ConfigSection):
 
     def request(self, folder: Path) -> TableRequest:
         """Return the request to read the table; paths are relative to a folder."""
-        paths = [folder / path for path in self.volumes]
-        participants = None if self.participants is None else folder / self.participants
+        paths = [locate(folder, path) for path in self.volumes]
+        participants = None if self.participants is None else locate(folder, self.participants)
         roles = ColumnRoles(self.id, self.session, self.group, self.site, self.covariates, self.participants_id)
         return make_request(paths, participants, roles, **self.model_dump(include=_REQUEST_OPTIONS))
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 import rindices.errors as errors
 from rindices.tables.cohort import ID, SESSION, Cohort
-from rindices.tables.io.frames import MemoryTable, to_text
+from rindices.tables.io.frames import MemoryTable, locate, to_text
 from rindices.tables.layout import formats
 from rindices.tables.participants import join_participants
 from rindices.tables.table import ColumnRoles, Table, read_participants
@@ -198,7 +198,7 @@ def make_request(
 
 
 def _to_source(table: AnyTable, argument: str) -> Path | MemoryTable:
-    return MemoryTable(table, argument) if isinstance(table, pd.DataFrame) else Path(table)
+    return MemoryTable(table, argument) if isinstance(table, pd.DataFrame) else locate(Path(), table)
 
 
 def _to_list(value: object) -> list[str]:

@@ -127,7 +127,7 @@ def read_participants(path: Path | MemoryTable, roles: ColumnRoles, ids: Sequenc
 
 def _read_region_table(path: Path | MemoryTable, roles: ColumnRoles, findings: Findings) -> Table:
     findings = findings.at(path.name)
-    if isinstance(path, Path) and path.is_dir():
+    if not isinstance(path, MemoryTable) and path.is_dir():
         files = list_table_files(path)
         if files and is_parquet(files[0]):
             return _read_parts(files, roles, findings)

@@ -1,5 +1,6 @@
 """Read tables of text, parquet and Excel into frames."""
 
+import os
 import re
 import warnings
 from collections import Counter
@@ -7,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,19 @@ _BUFFER_BYTES = 131_072  # per column, because a row group may be larger than me
 def is_parquet(path: Path) -> bool:
     """Return whether a file is parquet by its name."""
     return path.suffix.lower() in PARQUET_SUFFIXES
+
+
+def locate(folder: Path, path: str | os.PathLike[str]) -> Path:
+    """Return a path, relative to a folder, or one in object storage (``s3://``, ``gs://``)."""
+    scheme, _, rest = str(path).partition(":/")  # pathlib makes one slash of two
+    if scheme not in ("s3", "gs"):
+        return folder / path
+    try:
+        from upath import UPath
+    except ImportError:
+        cure = "pip install 'rindices[cloud]'"
+        Findings(where=str(path)).fatal(ProblemCode.MISSING_PACKAGE, "object storage needs universal-pathlib", cure)
+    return cast("Path", UPath(f"{scheme}://{rest.lstrip('/')}"))
 
 
 def list_table_files(path: Path) -> list[Path] | None:
@@ -61,7 +75,7 @@ def read_parquet(path: Path, findings: Findings, rows: int | None = None) -> pd.
             what = f"the table has {width:,} columns; at most {lines.MAX_COLUMNS:,} are read"
             findings.fatal(ProblemCode.TOO_MANY_COLUMNS, what)
         try:
-            frame = pd.read_parquet(path) if rows is None else _read_first_rows(file, rows)
+            frame = file.read().to_pandas() if rows is None else _read_first_rows(file, rows)
         except (pa.ArrowException, OSError, ValueError) as error:
             _refuse_parquet(error, findings)
     return _move_index_to_columns(frame)
@@ -85,7 +99,8 @@ def open_parquet(path: Path, findings: Findings | None = None) -> "pq.ParquetFil
         cure = "pip install 'rindices[parquet]'"
         findings.fatal(ProblemCode.MISSING_PACKAGE, "reading parquet needs pyarrow", cure)
     try:
-        return pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        source = path if isinstance(path, PurePath) else path.open("rb")  # object storage has no file of the system
+        return pq.ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
     except (pa.ArrowException, OSError, ValueError) as error:
         _refuse_parquet(error, findings)
 
@@ -172,10 +187,12 @@ def read_frame(
     header: the names as in the file; they may be empty.
     """
     findings = findings.at(path.name)
-    if isinstance(path, Path):
+    if not isinstance(path, MemoryTable):
         _check_file(path, findings)
     if isinstance(path, MemoryTable) or path.suffix.lower() == EXCEL_SUFFIX:
-        frame = read_sheet(path, findings) if isinstance(path, Path) else _move_index_to_columns(path.frame.copy())
+        frame = (
+            _move_index_to_columns(path.frame.copy()) if isinstance(path, MemoryTable) else read_sheet(path, findings)
+        )
         header = ["" if pd.isna(name) else str(name) for name in frame.columns]
         _check_header(header, findings)
         frame = _read_cells(frame.set_axis(fill_column_names(header), axis=1), as_text)
