@@ -6,6 +6,8 @@ Usage: ``python -m benchmarks.paper.reproduction``, after the other scripts of t
 import json
 from typing import Any
 
+import numpy as np
+
 from benchmarks.paper.common import RESULTS
 from benchmarks.paper.full_length import PATH, is_chosen
 from benchmarks.suites.paper import PAPER_TASKS, PUBLISHED_SCORES, SURREAL_GAN_SCORES, TABLE_6_SCORES
@@ -27,40 +29,45 @@ def list_recipe_paper() -> list[list[str]]:
     former = read("paper/results/full_length_former.json")["rows"]
     lines = []
     for task in PAPER_TASKS:
-        published = [f"{SURREAL_GAN_SCORES[task]:.3f}", f"{TABLE_6_SCORES[task]:.3f}"]
         if task in furthest:
             row = furthest[task]
             last = row["curve"][-1]
-            curve = ", ".join(f"{point['mean']:.3f}" for point in row["curve"][:-1])
-            length = f"{row['rate']:g} x {last['steps']:,}"
-            scores = [f"{last['mean']:.3f} +- {last['error']:.3f}", curve, f"{last['consensus']:.3f}"]
-            lines.append([task, f"{row['orthogonality']:g}", f"{row['members']}", length, *scores, *published])
+            error, mean, n_members = last["error"], last["mean"], row["members"]
+            length = f"{row['rate']:g} x {last['steps']:,}".replace("0.0008", "8e-4")
         else:
             row = max((row for row in former if row["task"] == task), key=lambda row: row["agreement"])
-            scores = row["members"]
-            mean = sum(scores) / len(scores)
-            error = (sum((score - mean) ** 2 for score in scores) / (len(scores) - 1) / len(scores)) ** 0.5
-            cells = [f"{mean:.3f} +- {error:.3f}", "former recipe", f"{row['consensus']:.3f}"]
-            length = f"2e-4 x {max(row['steps']):,}"
-            lines.append([task, f"{row['orthogonality']:g}", f"{len(scores)}", length, *cells, *published])
+            n_members, mean = len(row["members"]), float(np.mean(row["members"]))
+            error, length = float(np.std(row["members"], ddof=1) / n_members**0.5), f"2e-4 x {max(row['steps']):,}"
+        cells = [task, f"{row['orthogonality']:g}", f"{n_members}", length, f"{mean:.3f} +- {error:.3f}"]
+        lines.append([*cells, f"{SURREAL_GAN_SCORES[task]:.3f}", f"{TABLE_6_SCORES[task]:.3f}"])
     return lines
+
+
+def format_range(values: list[float]) -> str:
+    """Return the smallest and the largest value."""
+    return f"{min(values):.3f} to {max(values):.3f}"
 
 
 def format_table(head: list[str], lines: list[list[str]]) -> str:
     """Return rows as Markdown."""
-    rows = [head, ["---"] * len(head), *lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    first, *others = ("| " + " | ".join(row) + " |" for row in (head, *lines))
+    return "\n".join([first, "|" + "---|" * len(head), *others])
 
 
 def main() -> None:
     """Write the page."""
     summary = {(row["task"], row["learner"]): row["mean"] for row in read("results/paper/results.json")["summary"]}
-    head = ["task", "lambda", "members", "rate x steps", "mean member", "at the quarters before", "consensus"]
+    head = ["task", "lambda", "members", "rate x steps", "mean member"]
     rows = [row for row in json.loads(PATH.read_text("utf-8")) if row["task"] == "scarce" and not row["adjusted"]]
-    quarters = [row["curve"][0]["mean"] for row in rows]
+    quarters, tried = [row["curve"][0] for row in rows], [row for row in rows if len(row["curve"]) > 1]
+    halves = [
+        f"{r['curve'][1]['mean']:.3f} and {r['curve'][1]['agreement']:.3f} at {r['orthogonality']}" for r in tried
+    ]
     former = next(row for row in read("paper/results/full_length_former.json")["rows"] if row["task"] == "scarce")
     page = TEXT.format(
-        scarce_range=f"{min(quarters):.3f} to {max(quarters):.3f}",
+        accuracies=format_range([point["mean"] for point in quarters]),
+        agreements=format_range([point["agreement"] for point in quarters]),
+        halves=", ".join(halves),
         former_scarce=f"{sum(former['members']) / len(former['members']):.3f}",
         table=format_table([*head, "Table 1", "Table 6"], list_recipe_paper()),
         contrastive=", ".join(f"{summary[task, 'contrastive']:.3f}" for task in PAPER_TASKS),
