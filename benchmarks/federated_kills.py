@@ -1,6 +1,9 @@
-"""Sites and centre of a federated study are killed at random moments: the result is that of an undisturbed run.
+"""Processes of a study are killed at random moments: the result is that of an undisturbed run.
 
 Usage: ``python -m benchmarks.federated_kills [--kills 20]``
+
+In memory and with Dask, ``rindices fit`` gets SIGKILL with all its processes after 1 to 8 seconds of work, and the same
+command is given again, until the wanted number of kills is reached. R-indices are compared byte by byte.
 
 Two sites and the centre are processes of the command line. One of the three, drawn at random, gets SIGKILL after 1 to
 8 seconds and is started again, until the wanted number of kills is reached. People are simulated (seed 0, 150 + 200, 12
@@ -9,7 +12,10 @@ regions). Writes ``results/federated_kills.md``.
 
 import argparse
 import json
+import os
 import random
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -69,8 +75,33 @@ def run_processes(folder: Path, run: str, n_kills: int, rng: random.Random) -> d
     return killed
 
 
-def _start(words: list[str], log: object) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([*PROGRAM, *words], stdout=log, stderr=log)  # type: ignore[call-overload]
+def kill_fits(folder: Path, engine: str, n_kills: int, rng: random.Random) -> dict[str, object]:
+    """Run ``fit`` undisturbed and with kills, and return the kills and whether R-indices are equal."""
+    tables = [str(folder / "all" / "volumes.csv"), "--participants", str(folder / "all" / "people.tsv")]
+    words = ["fit", *tables, "--group", "group", "--covariates", "age,sex,icv", "--patterns", "2,3", "--no-report"]
+    words += ["--engine", engine, "--workers", "2", "--out"]
+    log, killed, runs = (folder / f"{engine}.log").open("w"), 0, 0
+    undisturbed, out = folder / f"{engine}-undisturbed", folder / f"{engine}-killed"
+    if _start([*words, str(undisturbed)], log).wait():
+        raise RuntimeError((folder / f"{engine}.log").read_text()[-2000:])
+    while killed < n_kills:
+        process, runs = _start([*words, str(out)], log, new_group=True), runs + 1
+        try:
+            process.wait(rng.uniform(3, 10))  # two seconds pass before the work begins
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            killed += 1
+            continue
+        shutil.rmtree(out)  # it has ended before the kill: begin anew
+    if _start([*words, str(out)], log).wait():
+        raise RuntimeError((folder / f"{engine}.log").read_text()[-2000:])
+    equal = (undisturbed / "r_indices.tsv").read_bytes() == (out / "r_indices.tsv").read_bytes()
+    return {"kills": killed, "runs": runs, "equal": equal}
+
+
+def _start(words: list[str], log: object, new_group: bool = False) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([*PROGRAM, *words], stdout=log, stderr=log, process_group=0 if new_group else None)  # type: ignore[call-overload]
 
 
 def main() -> None:
@@ -85,7 +116,9 @@ def main() -> None:
         for k, site in enumerate(("site-a", "site-b")):
             write_site(folder / site, cohort.take(labels == k))
         (folder / "study.toml").write_text(STUDY)
+        write_site(folder / "all", cohort)
         rng = random.Random(0)
+        fits = {engine: kill_fits(folder, engine, n_kills, rng) for engine in ("local", "dask")}
         run_processes(folder, "undisturbed", 0, rng)
         killed = run_processes(folder, "killed", n_kills, rng)
         models = [ri.load(folder / run / "out" / "model.safetensors") for run in ("undisturbed", "killed")]
@@ -103,6 +136,10 @@ def main() -> None:
         f"| rounds | {rounds} |",
         f"| answers in the logs | {', '.join(f'{site} {len(log)}' for site, log in logs.items())} |",
         f"| patterns equal, bit for bit | {equal} |",
+        *(
+            f"| `fit`, engine {engine}: kills, runs, R-indices equal | {', '.join(map(str, own.values()))} |"
+            for engine, own in fits.items()
+        ),
         "",
     ]
     RESULTS.write_text("\n".join(lines), "utf-8")

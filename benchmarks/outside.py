@@ -17,7 +17,8 @@ published indices of brain ageing are applied as they are. Their counterpart for
 adjusts for age, the truth here.
 
 ``results/outside.json`` has one entry for each repeat and is written after it, with ``.md`` and ``.png``; repeats that
-are there are not computed again. Seeds are 900 and up. ``--repeats 0`` writes table and picture again.
+are there are not computed again, and each names the commit that it was measured at. Seeds are 900 and up.
+``--repeats 0`` writes table and picture again.
 """
 
 import argparse
@@ -245,10 +246,11 @@ def summarise(results: dict[str, dict[str, Repeat]]) -> str:
             next(iter(repeats.values())),
             [each for repeat in repeats.values() for each in repeat["findings"]],
         )
+        commits = ", ".join(sorted({repeat["commit"] for repeat in repeats.values()}))
         ended = ", ".join(f"{each.replace('_', ' ')} {findings.count(each)}" for each in sorted(set(findings)))
         lines += [
             f"**{TITLES[name]}.** {first['controls']} controls, {first['patients']} patients; repeats of {N_FOLDS} "
-            f"folds: {len(repeats)}. What the {len(findings)} studies ended with: {ended}.",
+            f"folds: {len(repeats)} (at commit {commits}). What the {len(findings)} studies ended with: {ended}.",
             "",
             "| score | AUC | rank correlation in patients (error) | R-index minus this (error) | in controls |",
             "|---|---|---|---|---|",
@@ -298,6 +300,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     path = OUT.with_suffix(".json")
     results = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     for name in options.tables.split(","):
@@ -307,7 +312,7 @@ def main() -> None:
         table = TABLES[name](options.data) if missing else None
         for seed in missing:
             assert table is not None
-            results.setdefault(name, {})[str(seed)] = repeat = measure(table, seed)
+            results.setdefault(name, {})[str(seed)] = repeat = {"commit": commit, **measure(table, seed)}
             results = {each: results[each] for each in TABLES if each in results}
             path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
             print(name, seed, repeat["seconds"], "seconds", repeat["findings"], flush=True)

@@ -21,7 +21,7 @@ from scripts.chromium import Browser
 
 import rindices as ri
 from rindices.experiments.tasks import TASKS
-from rindices.share.page import export_page
+from rindices.report.model_page import export_page
 from rindices.tables.cohort import Cohort
 
 HERE = Path(__file__).parent

@@ -33,7 +33,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=-1)
     options = parser.parse_args()
     people = tuple((TASKS[task].n_controls, TASKS[task].n_patients) for task in SIZES)
-    study = run_power(PowerConfig(people, (TASKS["basic"].rate,), cohorts=options.cohorts), workers=options.workers)
+    study = run_power(
+        PowerConfig(people, (TASKS["basic"].rate,), cohorts=options.cohorts, covariates=()), workers=options.workers
+    )
     rows = []
     for task, row in zip(SIZES, study.rows, strict=True):
         direct = read_benchmark(task)

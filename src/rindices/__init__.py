@@ -10,6 +10,7 @@ from rindices._version import __version__
 
 if TYPE_CHECKING:
     import rindices.analysis as analysis
+    import rindices.datasets as datasets
     from rindices.errors import Problem, RindicesError, Severity, StudyError, TableError
     from rindices.experiments.simulate import simulate_cohort
     from rindices.federated.fit import fit_federated
@@ -67,6 +68,7 @@ __all__ = [
     "TableError",
     "__version__",
     "analysis",
+    "datasets",
     "fit",
     "fit_federated",
     "load",
@@ -78,8 +80,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
-    if name == "analysis":
-        return import_module("rindices.analysis")
+    if name in ("analysis", "datasets"):
+        return import_module(f"rindices.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'rindices' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -36,7 +36,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "fit": ["fit", table, *people, *OPTIONS, "--recipe", "contrastive", "--patterns", "1", "--members", "2"],
         "apply": ["apply", model, str(folder / "new.csv"), *people, "--out", str(folder / "new.tsv")],
         "associate": ["associate", f"{study}/r_indices.tsv", str(folder / "clinical.csv"), "--out", study],
-        "report": ["report", study],
+        "report": ["report", study, "--checklist"],
         "show": ["model", "show", model],
         "card": ["model", "show", model, "--card"],
         "show_json": ["model", "show", model, "--json"],
@@ -72,9 +72,15 @@ def list_json_texts(value: object) -> list[str]:
 def test_no_output_speaks_of_brains(outputs: Path) -> None:
     paths = [*outputs.glob("*.*"), *(outputs / "study").glob("*.*")]
     paths = [path for path in paths if path.suffix not in (".safetensors", ".npz")]
-    assert {"report.html", "study.toml", "effects.tsv", "patterns.json", "new.json", "fit.out"} <= {
-        p.name for p in paths
-    }
+    assert {
+        "report.html",
+        "study.toml",
+        "effects.tsv",
+        "patterns.json",
+        "new.json",
+        "fit.out",
+        "checklist.md",
+    } <= {p.name for p in paths}
     found = {path.name: match[0] for path in paths if (match := BRAIN_WORDS.search(collect_texts(path)))}
     assert not found
 

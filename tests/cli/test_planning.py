@@ -44,6 +44,22 @@ def test_effects_are_given_in_d_of_the_users_table(tmp_path: Path) -> None:
     assert "In these people a loss of 10 % is d = " in text
 
 
+def test_own_controls_are_as_many_as_they_are_and_adjusted_by_default(tmp_path: Path) -> None:
+    """Their number is combined with more and more patients, and the answer is the fewest who are enough."""
+    simulated = simulate_few_regions("tiny", 0)
+    controls = simulated.cohort.take(simulated.cohort.is_control)
+    table = pd.concat([controls.people, controls.covariates, controls.volumes], axis=1).drop(columns="group")
+    table.to_csv(tmp_path / "own.csv", index=False)
+    how = ["power", "--controls", str(tmp_path / "own.csv"), "--effect-d", "3", "--cohorts", "1", "--workers", "1"]
+    value = json.loads(CliRunner().invoke(app, [*how, "--patterns", "1", "--json"]).stdout)
+    assert [(row["controls"], row["patients"]) for row in value["rows"]] == [(80, n) for n in (100, 200, 400, 800)]
+    assert value["covariates"] == ["age", "sex", "icv"]
+    done = CliRunner().invoke(app, [*how, "--people", "80+100", "--covariates", "none"])
+    assert [line.split("|")[1].strip() for line in done.stdout.splitlines()[2:5]] == ["1", "2", "3"]
+    assert "1 pattern is found in 80% of studies or more with 80 controls and 100 patients (d 3)." in done.stdout
+    assert CliRunner().invoke(app, [*how, "--patterns", "many"]).exit_code == 2
+
+
 def test_effects_are_in_d_by_default_and_wrong_ones_are_refused() -> None:
     assert CliRunner().invoke(app, ["power", "--effect-d", "big"]).exit_code == 2
     done = CliRunner().invoke(app, ["power", "--effect-d", "50"])

@@ -167,6 +167,16 @@ def test_unequal_sexes_are_a_warning_and_small_size_is_one(tmp_path: Path) -> No
     assert "unequal_sexes" not in check(make_table(), tmp_path)
 
 
+def test_ages_that_hardly_overlap_are_a_warning(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    controls, patients = rng.uniform(50, 60, 30), rng.uniform(50, 60, 30)
+    assert "ages_apart" not in check(make_table(age=[*controls, *patients]), tmp_path)
+    older = make_table(age=[*controls, *(patients + 8)])
+    advice = check(older, tmp_path)["ages_apart"]
+    assert "of patients have an age that is common among controls (50 to 60 years)" in advice or "(51 to" in advice
+    assert "give controls of the patients' ages" in fit_plan(older, tmp_path)
+
+
 def test_check_knows_the_options_of_a_table_that_fit_has() -> None:
     texts = {name: CliRunner().invoke(app, [name, "--help"], terminal_width=200).output for name in ("check", "fit")}
     for option in ("--visits", "--leave-out-site", "--covariates", "--site", "--impute-covariates", "--recipe"):

@@ -32,7 +32,7 @@ def test_curves_are_those_of_the_model(study: Path, page: str) -> None:
 
 def test_changes_of_people_are_interpolated_along_the_curves(curved_study: Path) -> None:
     results = read_study_results(curved_study)
-    changes = compute_person_changes(results, len(results.model.regions))
+    changes = compute_person_changes(results.model, results.indices[results.names].to_numpy())
     table = results.model.trajectories()
     for person in (0, 17, 60):
         for k, name in enumerate(results.names):

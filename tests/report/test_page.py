@@ -137,6 +137,7 @@ def test_associations_of_an_earlier_model_go_with_it(tmp_path: Path) -> None:
         "notes.tsv",
         "patterns.tsv",
         "r_indices.tsv",
+        "subgroups.tsv",
     ]
     assert not (tmp_path / "associations.json").exists()
     assert 'id="associations"' not in ri.write_report(tmp_path).read_text("utf-8")

@@ -50,7 +50,8 @@ def test_a_mean_difference_claims_no_more_than_was_found(results: StudyResults) 
         difference = replace(results.selection.difference, p=p)
         changes = {"finding": "mean_difference", "number_of_patterns": number, "difference": difference, "grid": grid}
         changed = replace(results, selection=replace(results.selection, **changes))
-        return render_findings(changed) + render_section("choice", results=changed, agreement_chart=chart)
+        values = {"results": changed, "findings": sections.summarise_findings(changed), "agreement_chart": chart}
+        return render_findings(changed) + render_section("choice", **values)
 
     chart = plot_agreement(results)
     text = render(0.003, 0)
@@ -58,6 +59,9 @@ def test_a_mean_difference_claims_no_more_than_was_found(results: StudyResults) 
         "Patients differ from controls on average (p = 0.003). Nothing shows that they differ from each other" in text
     )
     assert "No patterns were tried, because patients do not differ from each other" in text
+    step = results.selection.number_of_patterns.test.curve[0]
+    assert f"excess variance is {step.excess:.2f}, and chance alone gives up to {step.chance_95:.2f}" in text
+    assert "with 80 controls and 100 patients where they take 30 % of a region" in text
     text = render(0.003, 2, results.selection.grid)
     assert "Patterns were tried and are not stable, so there is one index" in text
     assert "Nothing shows" not in text

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 import rindices as ri
@@ -19,7 +20,7 @@ def test_card_holds_the_facts(name: str) -> None:
     done = CliRunner().invoke(app, ["model", "show", str(path), "--card"])
     assert done.exit_code == 0
     card = done.stdout
-    assert card.startswith(f"# Model card: {model.n_patterns} R-indices from {len(model.regions)} regions\n")
+    assert f"\n---\n# Model card: {model.n_patterns} R-indices from {len(model.regions)} regions\n" in card
     assert f"`{model.card['fingerprint']}`" in card
     for group, number in model.card["trained_on"].items():
         assert group == "people" or f"{number:,} {group}" in card
@@ -33,6 +34,20 @@ def test_card_holds_the_facts(name: str) -> None:
     assert "| reproduction in other people |" in card
     assert "_To be written" in card
     assert "$" not in card  # every placeholder was filled
+
+
+@pytest.mark.parametrize(
+    ("licence", "known"),
+    [("CC-BY-4.0", "cc-by-4.0"), ("", "unknown"), ('our "own": ask', "other"), ("---\na: 1", "other")],
+)
+def test_front_matter_is_what_model_hubs_read(licence: str, known: str, tmp_path: Path) -> None:
+    model = ri.load(FIXTURES / "contrastive.safetensors")
+    replace(model, card=replace(model.card, licence=licence.replace("\n", " "))).save(tmp_path / "model.safetensors")
+    shown = CliRunner().invoke(app, ["model", "show", str(tmp_path / "model.safetensors"), "--card"]).stdout
+    front = yaml.safe_load(shown.split("---\n")[1])
+    assert (front["license"], front["library_name"]) == (known, "rindices")
+    assert front["license_name"] == (licence.replace("\n", " ") or "not known")
+    assert "neuroimaging" in front["tags"]
 
 
 def test_largest_changes_are_named_in_order() -> None:

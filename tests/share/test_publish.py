@@ -15,6 +15,7 @@ import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import ModelError
 from rindices.model.file import collect_arrays
+from rindices.model.records import QUANTILE_RANKS
 from rindices.share.publish import ATTACK_STRENGTH, coarsen_model, estimate_membership, publish_model
 from rindices.study.config import make_study
 from rindices.study.study import Study, StudyPeople
@@ -90,6 +91,21 @@ def test_one_person_changes_few_rounded_numbers(results: Path) -> None:
     assert (np.abs(before.mean - after.mean) < 1e-6 * before.sd).mean() > 0.9
 
 
+def test_quantiles_tell_the_place_of_new_people(results: Path, published: ri.FittedModel) -> None:
+    """The centiles of people of no study are uniform; a published file has coarse quantiles."""
+    owner, new = ri.load(results / "model.safetensors"), simulate_few_regions(TASK, seed=8).cohort
+    for model in (owner, published):
+        applied = model.apply(new)
+        for group, mask in (("control", new.is_control), ("patient", new.is_patient)):
+            for name, quantiles in zip(model.index_names, model.card.index_quantiles[group], strict=True):
+                assert len(quantiles) == len(QUANTILE_RANKS)
+                centiles = np.interp(applied.loc[mask, name], quantiles, QUANTILE_RANKS)
+                for rank in (0.5, 0.75, 0.95):
+                    assert (centiles <= rank).mean() == pytest.approx(rank, abs=0.2), (group, name, rank)
+    coarse = 200 * np.array(list(published.card.index_quantiles.values()))
+    np.testing.assert_allclose(coarse, np.round(coarse), atol=1e-9)
+
+
 def test_missing_wrong_and_unusual_cells(published: ri.FittedModel) -> None:
     cohort = simulate_few_regions(TASK, seed=6).cohort
     values = cohort.volumes.to_numpy(copy=True)
@@ -107,8 +123,8 @@ def test_missing_wrong_and_unusual_cells(published: ri.FittedModel) -> None:
 
 def test_a_published_file_is_exported(published: ri.FittedModel, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
+    from rindices.report.model_page import export_page
     from rindices.share.onnx import export_onnx
-    from rindices.share.page import export_page
     from tests.share.test_onnx import assert_equal, list_columns, run_graph
 
     export_page(published, tmp_path / "model.html")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rindices.analysis.classify import classify_patients, summarise_auc
     from rindices.analysis.compare import compare_subgroups, make_subgroups
     from rindices.analysis.predict import predict_outcome
+    from rindices.analysis.replicate import replicate_patterns
     from rindices.analysis.reproduce import reproduce_in_halves
     from rindices.analysis.voxels import compare_voxels
 
@@ -23,6 +24,7 @@ __all__ = [
     "compare_voxels",
     "make_subgroups",
     "predict_outcome",
+    "replicate_patterns",
     "reproduce_in_halves",
     "summarise_auc",
 ]

@@ -300,10 +300,16 @@ def report(
         bool,
         typer.Option(help="Write report_with_ids.html, in which people are found by their id; it must stay at home."),
     ] = False,
+    checklist: Annotated[
+        bool, typer.Option("--checklist", help="Also write checklist.md: TRIPOD+AI, filled in from the study.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write report.html again, for instance with associations (associate --out DIR) or brain pictures."""
+    from rindices.report.checklist import write_checklist
     from rindices.report.page import write_report
 
+    written = {"checklist": write_checklist(folder)} if checklist else {}
     path = write_report(folder, with_ids)
-    print_result(as_json, {"report": str(path), "bytes": path.stat().st_size}, f"written: {path}")
+    files = {name: str(each) for name, each in ({"report": path} | written).items()}
+    print_result(as_json, {**files, "bytes": path.stat().st_size}, f"written: {', '.join(files.values())}")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rindices._version import __version__
-from rindices.cli import apply, change, check, classify, federate, fit, model, planning, statistics
+from rindices.cli import apply, change, check, classify, federate, fit, model, planning, replicate, statistics
 from rindices.cli.console import print_json, print_problems
 from rindices.errors import Problem, ProblemCode, RindicesError, Severity, describe_os_error
 
@@ -23,7 +23,7 @@ _COMMANDS = {
     "Study": {"check": check, "fit": fit, "apply": apply, "report": fit},
     "Statistics": {
         **{"associate": statistics, "compare": statistics, "classify": classify},
-        **{"reproduce": classify, "change": change, "predict": change},
+        **{"reproduce": classify, "replicate": replicate, "change": change, "predict": change},
     },
     "Several sites": {"site": federate, "federate": federate},
     "Planning and simulation": dict.fromkeys(("power", "simulate", "score", "reference"), planning),

@@ -101,7 +101,7 @@ def export(
             hint = "--onnx" if out is onnx else "--page"
             raise typer.BadParameter(f"give an {suffix} file in an existing folder", param_hint=hint)
     if page is not None:
-        from rindices.share.page import export_page
+        from rindices.report.model_page import export_page
 
         export_page(load(path), page)
         result, text = {"out": str(page), "bytes": page.stat().st_size}, f"written: {page}"

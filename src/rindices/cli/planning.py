@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 EXAMPLES = {
-    "power": "--people 150+200,492+900 --effect-d 0.3,0.5 --covariates age,sex,icv --out power",
+    "power": "--controls healthy.csv --effect-d 0.5 --out power",
     "simulate": "--task basic --seed 0 --out demo",
     "score": "results/r_indices.tsv demo/truth.tsv",
     "reference": "healthy.csv --site site --covariates age,sex,icv --out healthy.safetensors",
@@ -30,9 +30,11 @@ def power(
         list[str] | None, typer.Option("--effect-d", help="Effects in Cohen's d of regions of a pattern, e.g. 0.3,0.5.")
     ] = None,
     rates: Annotated[list[str] | None, typer.Option(help="Shares of volume lost at the highest severity.")] = None,
-    patterns: Annotated[int, typer.Option(min=1, help="True number of patterns.")] = 3,
+    patterns: Annotated[list[str] | None, typer.Option(help="True numbers of patterns; by default 3.")] = None,
     cohorts: Annotated[int | None, typer.Option(min=1, help="Simulated cohorts per size and rate.")] = None,
-    controls: Annotated[Path | None, typer.Option(metavar="TABLE", help="Healthy people to simulate from.")] = None,
+    controls: Annotated[
+        Path | None, typer.Option(metavar="TABLE", help="Your own controls: their regions, variation and number.")
+    ] = None,
     participants: Annotated[Path | None, typer.Option(help="Their participants, with --controls.")] = None,
     group: Annotated[str | None, typer.Option(help="Their column of groups, with --controls.")] = None,
     label: Annotated[str | None, typer.Option(help="Label of the healthy people in it.")] = None,
@@ -42,8 +44,9 @@ def power(
 ) -> None:
     """Simulate cohorts of several sizes and effects: accuracy, chance of the right number of patterns, intervals.
 
-    Effects are Cohen's d between patients and controls, in the people of your table with --controls. The output also
-    says what a loss of 10 % of a region is in d.
+    Effects are Cohen's d between patients and controls. With --controls, cohorts are like the people of your table, and
+    by default as many controls are combined with 100 to 800 patients who have one, two and three patterns. The output
+    also says what a loss of 10 % of a region is in d.
     """
     from rindices.cli.progress import Progress
     from rindices.experiments import power as experiment
@@ -51,10 +54,18 @@ def power(
     healthy = _read_healthy_cohort(controls, participants, group, label, None, data.get("measure"))
     losses = console.parse_numbers(rates, "--rates", "{words} is not a share: write 0.2")
     effects = console.parse_numbers(effect_d, "--effect-d", "{words} is not an effect: write 0.5")
-    sizes = _parse_group_sizes(console.split_option(people)) or experiment.GROUP_SIZES
-    covariates, number = tuple(data.get("covariates", ())), cohorts or experiment.N_COHORTS
+    counts = console.parse_numbers(patterns, "--patterns", "{words} is not a number of patterns: write 1,2,3")
+    sizes, numbers = _parse_group_sizes(console.split_option(people)), tuple(map(int, counts))
+    if healthy is None:
+        sizes, numbers = sizes or experiment.GROUP_SIZES, numbers or (3,)
+    else:
+        n_controls = healthy.n_controls or len(healthy)
+        sizes = sizes or tuple((n_controls, n_patients) for n_patients in experiment.N_PATIENTS)
+        numbers = numbers or (1, 2, 3)
+    covariates = tuple(name for name in data["covariates"] if name != "none") if "covariates" in data else None
     effects = effects or (() if losses else experiment.EFFECTS_D)
-    config = experiment.PowerConfig(sizes, losses, patterns, number, covariates, healthy, effects)
+    number = cohorts or experiment.N_COHORTS
+    config = experiment.PowerConfig(sizes, losses, numbers, number, covariates, healthy, effects)
     if out is not None:
         console.make_folder(out)
     with Progress("power") as progress:

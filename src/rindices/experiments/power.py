@@ -19,17 +19,18 @@ from rindices._typing import FloatArray
 from rindices.analysis.figures import draw_panels
 from rindices.errors import InputError, SimulationError, format_count
 from rindices.experiments.reference import FittedHealthyReference, HealthyGenerator, load_reference
-from rindices.experiments.simulate import simulate_cohort
+from rindices.experiments.simulate import SimulatedCohort, simulate_cohort
 from rindices.experiments.tasks import MAX_PATTERNS, SimulationTask, make_task_with_patterns
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import Residualiser
 from rindices.selection.agreement import pattern_c_index
-from rindices.study.checks import PowerRow
+from rindices.study.checks import MIN_RECOVERY_RATE, PowerRow
 from rindices.study.group_tests import Finding, run_group_tests
 from rindices.tables.cohort import Cohort
 
 GROUP_SIZES = ((80, 100), (150, 200), (300, 400), (492, 900))
+N_PATIENTS = (100, 200, 400, 800)  # beside the user's own controls
 LOSS_RATES = (0.1, 0.2, 0.3)
 EFFECTS_D = (0.3, 0.5, 0.8)
 MAX_D = 5.0
@@ -47,16 +48,17 @@ class PowerConfig:
 
     people: tuple[tuple[int, int], ...] = GROUP_SIZES  # controls and patients
     rates: tuple[float, ...] = LOSS_RATES  # share of volume lost at severity 1
-    patterns: int = 3  # true number of patterns
-    cohorts: int = N_COHORTS  # per size and effect
-    covariates: tuple[str, ...] = ()  # to adjust for; without them, variation with age, sex and head size remains
+    patterns: tuple[int, ...] = (3,)  # true numbers of patterns
+    cohorts: int = N_COHORTS  # per number, effect and size
+    covariates: tuple[str, ...] | None = None  # to adjust for; None for all that the healthy people have
     healthy: Cohort | None = field(default=None, compare=False, repr=False)  # source of people instead of the reference
     effects: tuple[float, ...] = ()  # Cohen's d of the regions of a pattern, beside or instead of the rates
 
     def __post_init__(self) -> None:
         if min(min(pair) for pair in self.people) < 10:
             raise InputError("give at least 10 controls and 10 patients.")
-        if not 1 <= self.patterns <= MAX_PATTERNS or not all(0 < rate < 1 for rate in self.rates):
+        is_possible = self.patterns and all(1 <= number <= MAX_PATTERNS for number in self.patterns)
+        if not is_possible or not all(0 < rate < 1 for rate in self.rates):
             raise InputError(f"give 1 to {MAX_PATTERNS} patterns, and rates between 0 and 1.")
         if not all(0 < d <= MAX_D for d in self.effects) or not (self.rates or self.effects):
             raise InputError(f"give rates, or effects in d between 0 and {MAX_D:g}.")
@@ -67,9 +69,16 @@ class PowerConfig:
         return load_reference() if self.healthy is None else FittedHealthyReference.fit(self.healthy)
 
     @cached_property
+    def adjusted(self) -> tuple[str, ...]:
+        """Covariates that are adjusted for."""
+        if self.covariates is not None:
+            return self.covariates
+        return tuple(self.generator.draw(10, np.random.default_rng(0))[1].columns)
+
+    @cached_property
     def relative_sd(self) -> FloatArray:
         """Standard deviation of each region as a share of its mean, (R,)."""
-        return estimate_relative_sd(self.generator, self.covariates)
+        return estimate_relative_sd(self.generator, self.adjusted)
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,7 @@ class PowerJob:
     rate: float | None
     seed: int
     effect_d: float | None = None  # Cohen's d, where no rate is given
+    patterns: int = 3
 
 
 class PowerMeasurement(NamedTuple):
@@ -95,9 +105,9 @@ class PowerMeasurement(NamedTuple):
 
 @dataclass(frozen=True)
 class PowerResult:
-    """Result of a power study: its settings, and one row per size and effect."""
+    """Result of a power study: its settings, and one row per number of patterns, effect and size."""
 
-    patterns: int
+    patterns: list[int]
     cohorts: int
     covariates: list[str]
     rows: list[PowerRow]
@@ -109,9 +119,9 @@ def run_power(
 ) -> PowerResult:
     """Simulate all sizes and effects; ``progress`` is called with the number of jobs done, of all, and the last one."""
     effects = [(None, d) for d in config.effects] + [(rate, None) for rate in config.rates]
-    sizes = [(n, m, *effect) for effect in effects for n, m in config.people]
+    sizes = [(n, m, *effect, k) for k in config.patterns for effect in effects for n, m in config.people]
     seeds = range(FIRST_SEED, FIRST_SEED + config.cohorts)
-    jobs = [PowerJob(config, n, m, rate, seed, d) for n, m, rate, d in sizes for seed in seeds]
+    jobs = [PowerJob(config, n, m, rate, seed, d, k) for n, m, rate, d, k in sizes for seed in seeds]
     results = []
     with parallel_config(backend="loky", inner_max_num_threads=1):
         for result in Parallel(n_jobs=workers, return_as="generator")(delayed(measure_power_job)(job) for job in jobs):
@@ -119,21 +129,20 @@ def run_power(
             if progress is not None:
                 progress(len(results), len(jobs), jobs[len(results) - 1])
     rows = []
-    for position, size in enumerate(sizes):
+    for position, (n, m, *effect, number) in enumerate(sizes):
         numbers: list[Any] = []
         for values in np.array(results[position * config.cohorts : (position + 1) * config.cohorts], dtype=float).T:
             error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
             numbers += [float(values.mean()), error]
-        rate, d = _complete_effect(config, size[2], size[3])
-        rows.append(replace(PowerRow(size[0], size[1], rate, *numbers), d=d))
-    task = make_task_with_patterns(config.patterns)
-    quartiles = np.quantile(convert_rate_to_d(0.1, config.relative_sd, task), [0.25, 0.5, 0.75])
-    return PowerResult(config.patterns, config.cohorts, list(config.covariates), rows, quartiles.tolist())
+        rate, d = _complete_effect(config, *effect)
+        rows.append(replace(PowerRow(n, m, rate, *numbers), d=d, patterns=number))
+    quartiles = np.quantile(convert_rate_to_d(0.1, config.relative_sd, SimulationTask()), [0.25, 0.5, 0.75])
+    return PowerResult(list(config.patterns), config.cohorts, list(config.adjusted), rows, quartiles.tolist())
 
 
 def _complete_effect(config: PowerConfig, rate: float | None, d: float | None) -> tuple[float, float]:
     """Return share lost and Cohen's d of an effect of which one is given; the other is that of the median region."""
-    task = make_task_with_patterns(config.patterns)
+    task = SimulationTask()
     if rate is None:
         assert d is not None
         return float(np.median(convert_d_to_rates(d, config.relative_sd, task))), d
@@ -142,8 +151,17 @@ def _complete_effect(config: PowerConfig, rate: float | None, d: float | None) -
 
 def measure_power_job(job: PowerJob) -> PowerMeasurement:
     """Simulate one cohort, fit a model to it and compare with the truth."""
+    simulated, indices = fit_power_job(job)
+    score, tests = pattern_c_index(simulated.truth, indices), run_group_tests(simulated.cohort, job.seed)
+    width = compute_interval_width(simulated.truth, indices[:, score.matching])
+    is_right, is_different = tests.dimensions.number == job.patterns, tests.finding is not Finding.NO_DIFFERENCE
+    return PowerMeasurement(score.mean, is_right, is_different, width)
+
+
+def fit_power_job(job: PowerJob) -> tuple[SimulatedCohort, FloatArray]:
+    """Return a simulated cohort with the covariates to adjust for, and the R-indices of its patients."""
     config = job.config
-    task = make_task_with_patterns(config.patterns)
+    task = make_task_with_patterns(job.patterns)
     task = replace(task, n_controls=job.n_controls, n_patients=job.n_patients)
     reference, rates = None if config.healthy is None else config.generator, None
     if job.rate is not None:
@@ -151,14 +169,10 @@ def measure_power_job(job: PowerJob) -> PowerMeasurement:
     elif job.effect_d is not None:
         rates = convert_d_to_rates(job.effect_d, config.relative_sd, task)
     simulated = simulate_cohort(task, job.seed, reference=reference, rates=rates)
-    cohort = replace(simulated.cohort, covariates=_select_columns(simulated.cohort.covariates, config.covariates))
+    cohort = replace(simulated.cohort, covariates=_select_columns(simulated.cohort.covariates, config.adjusted))
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
-    indices = ContrastiveICA(config.patterns, job.seed).fit(X, y).transform(X[y == 1])
-    score = pattern_c_index(simulated.truth, indices)
-    tests = run_group_tests(cohort, job.seed)
-    width = compute_interval_width(simulated.truth, indices[:, score.matching])
-    is_right, is_different = tests.dimensions.number == config.patterns, tests.finding is not Finding.NO_DIFFERENCE
-    return PowerMeasurement(score.mean, is_right, is_different, width)
+    indices = ContrastiveICA(job.patterns, job.seed).fit(X, y).transform(X[y == 1])
+    return replace(simulated, cohort=cohort), indices
 
 
 def estimate_relative_sd(generator: HealthyGenerator, covariates: Sequence[str], seed: int = 0) -> FloatArray:
@@ -206,20 +220,39 @@ def compute_interval_width(truth: FloatArray, indices: FloatArray) -> float:
     return float(np.mean(widths))
 
 
+def describe_needed_people(result: PowerResult) -> list[str]:
+    """Return a sentence for each number of patterns: the fewest people who gave the right number often enough."""
+    sentences = []
+    for number in result.patterns:
+        needed = []
+        for d in sorted({row.d for row in result.rows if row.d is not None}):
+            rows = [row for row in result.rows if (row.patterns, row.d) == (number, d)]
+            enough = [row.controls + row.patients for row in rows if row.right >= MIN_RECOVERY_RATE]
+            sizes = {
+                row.controls + row.patients: f"{row.controls} controls and {row.patients} patients" for row in rows
+            }
+            size = sizes[min(enough)] if enough else f"more than {sizes[max(sizes)]}"
+            needed.append(f"{size} (d {d:.2g})")
+        found = f"{'is' if number == 1 else 'are'} found in {MIN_RECOVERY_RATE:.0%} of studies or more with"
+        sentences.append(f"{format_count(number, 'pattern')} {found} {', '.join(needed)}.")
+    return sentences
+
+
 def format_markdown(result: PowerResult) -> str:
     """Return the rows as a table."""
-    lines = ["| effect d | share lost | controls | patients | accuracy | right number | any pattern | interval |"]
-    lines.append("|---|---|---|---|---|---|---|---|")
+    names = "patterns | effect d | share lost | controls | patients | accuracy | right number | any pattern | interval"
+    lines = [f"| {names} |", "|---" * 9 + "|"]
     for row in result.rows:
         error = "" if row.accuracy_se is None else f" +- {row.accuracy_se:.3f}"
-        effect = ["" if row.d is None else f"{row.d:.2f}", f"{row.rate:.0%}"]
+        effect = [str(row.patterns), "" if row.d is None else f"{row.d:.2f}", f"{row.rate:.0%}"]
         cells = [*effect, str(row.controls), str(row.patients), f"{row.accuracy:.3f}{error}"]
         cells += [f"{row.right:.0%}", f"{row.any:.0%}", f"{row.width:.2f}"]
         lines.append(f"| {' | '.join(cells)} |")
     low, d, high = result.d_of_tenth
     adjusted = f", adjusted for {', '.join(result.covariates)}" if result.covariates else ""
     sentences = (
-        f"{format_count(result.cohorts, 'simulated cohort')} per row, {format_count(result.patterns, 'pattern')}.",
+        *describe_needed_people(result),
+        f"{format_count(result.cohorts, 'simulated cohort')} per row.",
         "Effect d: difference between the means of patients and controls in a region of a pattern, in standard",
         f"deviations of the controls (Cohen's d){adjusted}.",
         "Share lost: of a region at the highest severity; where d was given, of the median region.",
@@ -233,7 +266,10 @@ def format_markdown(result: PowerResult) -> str:
 def plot_power(result: PowerResult, path: Path) -> None:
     """Draw accuracy, chance of the right number and interval width against the number of people into a PNG file."""
     frame = pd.DataFrame(result.rows)
-    frame["effect"] = [f"{row.rate:.0%} lost" if row.d is None else f"d {row.d:.2g}" for row in result.rows]
+    effects = [f"{row.rate:.0%} lost" if row.d is None else f"d {row.d:.2g}" for row in result.rows]
+    several = len(result.patterns) > 1
+    counts = [f"{format_count(row.patterns, 'pattern')}, " if several else "" for row in result.rows]
+    frame["effect"] = [f"{count}{effect}" for count, effect in zip(counts, effects, strict=True)]
     sizes = sorted({(row.controls, row.patients) for row in result.rows})
     shown = {
         "accuracy": ("accuracy (pattern-c-index)", (0.5, 1.0)),

@@ -25,6 +25,8 @@ Interval = tuple[float, float]
 OptionalInterval = tuple[float | None, float | None]
 OMIT_EMPTY = {"omit": True}
 """Metadata of a field that is left out of the file while it is None or empty."""
+QUANTILE_RANKS = (0.025, *(round(0.05 * k, 2) for k in range(1, 20)), 0.975)
+"""Ranks of the quantiles of R-indices in the card of a model: few enough to tell nothing of single people."""
 MIN_SPLIT_HALF = 0.5
 """Rank correlation from which a pattern counts as reproduced in other people."""
 _EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == {} else value)
@@ -406,7 +408,8 @@ class ModelCard(Record):
     covariate_ranges: lowest and highest value of each numeric covariate among the training people; trained_on: number
     of people, controls and patients, and of scans if these are more; pattern_scale: scale of each consensus pattern
     against that of single members; interval_over: what the standard errors of the patterns vary over;
-    severity_correlation: of an imported model; membership: of a file that ``rindices model publish`` wrote.
+    severity_correlation: of an imported model; membership: of a file that ``rindices model publish`` wrote;
+    index_quantiles: of each group of the study and each R-index, at `QUANTILE_RANKS`.
     """
 
     unit: str = "unknown"
@@ -435,6 +438,7 @@ class ModelCard(Record):
     name: str = field(default="", metadata=OMIT_EMPTY)
     licence: str = field(default="", metadata=OMIT_EMPTY)
     membership: MembershipRecord | None = field(default=None, metadata=OMIT_EMPTY)
+    index_quantiles: Mapping[str, tuple[tuple[float, ...], ...]] = field(default_factory=dict, metadata=OMIT_EMPTY)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; some keys are written even while they are empty."""

@@ -17,6 +17,7 @@ import pandas as pd
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import StudyError
 from rindices.learners.severity_posterior import compute_growth
+from rindices.model.fitted import FittedModel
 from rindices.model.intervals import iterate_changes
 from rindices.model.pattern_tables import TRAJECTORY_LEVELS, average_interaction, make_trajectory_table
 from rindices.packing import ArrayPacker
@@ -59,21 +60,8 @@ def build_explore_section(
     ``data`` is for the script, ``people`` holds the packed arrays of the people, and ``largest_error`` is that of an
     R-index on the page by rounding.
     """
-    labels = match.label_regions(results.model.regions)
     arrays, people = ArrayPacker(), ArrayPacker()
-    arrays.add("curves", _get_curves(results).astype(np.float32))
-    interaction = average_interaction(results.model)
-    medium = np.full((1, len(results.names)), 0.5)
-    data: dict[str, Any] = {
-        "indices": results.names,
-        "regions": [labels[region] for region in results.model.regions],
-        "limit": limit,
-        "noun": get_wording(results.cohort.unit)("regions"),
-        "levels": list(TRAJECTORY_LEVELS),
-        "interaction": None if interaction is None else interaction.tolist(),
-        "medium_growth": None if interaction is None else compute_growth(medium, interaction)[0].tolist(),
-        **_pack_brain(match, results.model.regions, arrays),
-    }
+    data = describe_patterns(results.model, match, limit, arrays)
     number, error = len(results.indices), 0.0
     has_people = number <= MAX_EXPLORED_PEOPLE
     if has_people:
@@ -94,11 +82,31 @@ def build_explore_section(
     )
 
 
-def _get_curves(results: StudyResults) -> FloatArray:
+def describe_patterns(model: FittedModel, match: AtlasMatch, limit: float, arrays: ArrayPacker) -> dict[str, Any]:
+    """Return what scripts need to show people and severities on the brain; their arrays are added to those of the page.
+
+    limit: effect at which the colours end, on both sides.
+    """
+    labels, interaction = match.label_regions(model.regions), average_interaction(model)
+    arrays.add("curves", _get_curves(model).astype(np.float32))
+    medium = np.full((1, model.n_patterns), 0.5)
+    return {
+        "indices": model.index_names,
+        "regions": [labels[region] for region in model.regions],
+        "limit": limit,
+        "noun": get_wording(model.card.unit)("regions"),
+        "levels": list(TRAJECTORY_LEVELS),
+        "interaction": None if interaction is None else interaction.tolist(),
+        "medium_growth": None if interaction is None else compute_growth(medium, interaction)[0].tolist(),
+        **_pack_brain(match, model.regions, arrays),
+    }
+
+
+def _get_curves(model: FittedModel) -> FloatArray:
     """Return the change of each region along severity, (Q, M, R)."""
-    table = make_trajectory_table(results.model)
-    shape = (len(results.names), len(results.model.regions), len(TRAJECTORY_LEVELS))
-    return np.asarray(table["change"], dtype=float).reshape(shape).transpose(2, 0, 1)
+    changes = make_trajectory_table(model)["change"].to_numpy(dtype=float)
+    shape = (model.n_patterns, len(model.regions), len(TRAJECTORY_LEVELS))
+    return np.asarray(changes.reshape(shape).transpose(2, 0, 1))
 
 
 def _pack_brain(match: AtlasMatch, regions: tuple[str, ...], arrays: ArrayPacker) -> dict[str, Any]:
@@ -147,7 +155,7 @@ def _pack_details(
     covariates = [_pack_covariate(name, column, order, people) for name, column in details.covariates.items()]
     people.add_sorted_texts("ids", [details.ids[row] for row in order.tolist()])
     data: dict[str, Any] = {"covariates": covariates}
-    changes = compute_person_changes(results, details.regions.shape[1])
+    changes = compute_person_changes(results.model, results.indices[results.names].to_numpy(dtype=float))
     positions, values = find_speaking_regions(details.regions, changes)
     if not positions.shape[2]:
         return data  # too many people
@@ -156,12 +164,10 @@ def _pack_details(
     return data | {"listed": positions.shape[2]}
 
 
-def compute_person_changes(results: StudyResults, n_regions: int) -> FloatArray:
-    """Return the change (N, M, R) of each person by each pattern at the person's R-indices, as on the page."""
-    severities = np.clip(results.indices[results.names].to_numpy(dtype=float), 0.0, 1.0)
-    curves = _get_curves(results).reshape(len(TRAJECTORY_LEVELS), len(results.names), n_regions)
-    interaction = average_interaction(results.model)
-    changes = iterate_changes(np.array(TRAJECTORY_LEVELS), curves, severities, interaction)
+def compute_person_changes(model: FittedModel, indices: FloatArray) -> FloatArray:
+    """Return the change (N, M, R) of each person by each pattern at the person's R-indices (N, M), as on the page."""
+    severities, interaction = np.clip(indices, 0.0, 1.0), average_interaction(model)
+    changes = iterate_changes(np.array(TRAJECTORY_LEVELS), _get_curves(model), severities, interaction)
     return np.stack([change.astype(np.float32) for change in changes], axis=1)
 
 

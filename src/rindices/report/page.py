@@ -18,6 +18,7 @@ from rindices.model.records import CohortRecord
 from rindices.report import figures, sections, study_results
 from rindices.report.explore_section import PersonDetails, build_explore_section, read_person_details
 from rindices.report.formatting import make_environment
+from rindices.study.subgroups import MIN_GROUP
 
 REPORT_FILE = "report.html"
 REPORT_WITH_IDS_FILE = "report_with_ids.html"
@@ -71,7 +72,7 @@ def render_report(results: study_results.StudyResults, details: PersonDetails | 
     return _render_page(
         "report.html",
         results.cohort,
-        {"warnings": sections.collect_warnings(results), "results": results},
+        list_warnings(results),
         title="R-indices of {}",
         results=results,
         facts=replace(sections.StudyFacts.of_model(model), patterns=selection.patterns),
@@ -94,8 +95,10 @@ def render_report(results: study_results.StudyResults, details: PersonDetails | 
         member_chart=figures.plot_member_agreement(results),
         associations=sections.build_association_rows(results.associations),
         wrong_cells=sections.build_wrong_cells(results.wrong_cells),
+        min_group=MIN_GROUP,
         change=results.change,
         outcome=results.outcome,
+        replication=results.replication,
         indices=results.indices.iloc[order].round(4) if len(order) <= _MAX_EMBEDDED_PEOPLE else None,
         methods=sections.summarise_methods(results),
         made_with=model.card,
@@ -112,7 +115,7 @@ def render_null_report(results: study_results.NullResults) -> str:
     return _render_page(
         "null_report.html",
         cohort,
-        {"warnings": sections.collect_cohort_warnings(cohort), "facts": facts},
+        _render_warnings("null", cohort, warnings=sections.collect_cohort_warnings(cohort), facts=facts),
         title="No difference detected in {}",
         facts=facts,
         test=sections.summarise_test(selection, cohort, facts.adjustment.scale),
@@ -124,11 +127,19 @@ def render_null_report(results: study_results.NullResults) -> str:
     )
 
 
-def _render_page(template: str, cohort: CohortRecord, warnings: dict[str, Any], title: str, **values: Any) -> str:
-    """Return a page; the template of its warnings has one on each line, the most important first."""
+def list_warnings(results: study_results.StudyResults) -> list[str]:
+    """Return what a reader should know before relying on a study, as HTML, the most important first."""
+    return _render_warnings("", results.cohort, warnings=sections.collect_warnings(results), results=results)
+
+
+def _render_warnings(kind: str, cohort: CohortRecord, **values: Any) -> list[str]:
+    """Return the lines of the template of warnings."""
+    template = make_environment(cohort.unit).get_template(f"sections/{kind + '_' if kind else ''}warnings.html")
+    return [line for line in template.render(cohort=cohort, **values).splitlines() if line.strip()]
+
+
+def _render_page(template: str, cohort: CohortRecord, warnings: list[str], title: str, **values: Any) -> str:
     environment = make_environment(cohort.unit)
-    warning_template = environment.get_template(f"sections/{template.replace('report', 'warnings')}")
-    lines = warning_template.render(cohort=cohort, **warnings).splitlines()
     people = f"{format_count(cohort.controls, 'control')} and {format_count(cohort.patients, 'patient')}"
     return environment.get_template(template).render(
         title=title.format(people),
@@ -136,6 +147,6 @@ def _render_page(template: str, cohort: CohortRecord, warnings: dict[str, Any], 
         cohort=cohort,
         covariate_rows=sections.build_covariate_rows(cohort),
         colour_stops=figures.list_colour_stops(),
-        warnings=[Markup(line) for line in lines if line.strip()],
+        warnings=[Markup(line) for line in warnings],
         **values,
     )

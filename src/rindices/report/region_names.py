@@ -14,12 +14,14 @@ _SIDED_NAME = re.compile(r"(?:ctx[-_])?(lh|rh|left|right|l|r)[-_ ](.+)", re.IGNO
 _WORDS: dict[str, dict[str, str]] = tomllib.loads((files("rindices.report") / "names.toml").read_text("utf-8"))
 _ENIGMA_STRUCTURES, _DESTRIEUX_WORDS = _WORDS["enigma"], _WORDS["destrieux"]
 _ENIGMA_NAME = re.compile(rf"([LR])({'|'.join(_ENIGMA_STRUCTURES)})")
+_PROGRAM_NAME = re.compile(r"(?:NMM|CAT12|ANTs)_(.+?)(?:_([LR]))?")
 _MEASURE_SUFFIX = re.compile(r"_(volume|thickness|thickavg|area|surfavg)$")
 _DESTRIEUX_PREFIX = re.compile(r"(G|S|G&S|Lat_Fis|Pole)[_-]")
 _DESIKAN_WORD = re.compile(
     r"(caudal|rostral|inferior|superior|middle|lateral|medial|isthmus|anterior|posterior|pars|transverse|frontal|temporal)"
     r"(?=[a-z]{3})"
 )
+_DIRECTIONS = {"anterior", "posterior", "inferior", "superior", "middle", "medial", "lateral"}
 _MEASURE_PRIORITY = ("volume", "thickness", "area")  # the first one measured in a structure is drawn
 
 
@@ -35,6 +37,10 @@ def _split_side(name: str) -> tuple[str, str]:
     if short := _ENIGMA_NAME.fullmatch(name):
         return _SIDE_NAMES[short[1].lower()], _ENIGMA_STRUCTURES[short[2]]
     plain = _MEASURE_SUFFIX.sub("", name)
+    if own := _PROGRAM_NAME.fullmatch(plain):
+        if own[2]:
+            return _SIDE_NAMES[own[2].lower()], own[1]
+        plain = own[1]
     sided = _SIDED_NAME.fullmatch(plain)
     return (_SIDE_NAMES[sided[1].lower()], sided[2]) if sided else ("middle", plain)
 
@@ -77,15 +83,19 @@ def format_region_name(region: str) -> str:
     """Return a region's name for readers: ``hippocampus, left`` for ``MUSE_48`` and for ``Left-Hippocampus``."""
     muse_region = muse.find_muse_region(region)
     side, text = _split_side(region)
-    if muse_region:
-        side, bare = muse_region.side, re.sub(r"_[LR]$", "", muse_region.label).replace("_", " ")
-        name = _lowercase_words(re.sub(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[A-Z][a-z])", " ", bare))
+    if muse_region or region.startswith(("NMM_", "CAT12_")):
+        label = muse_region.label if muse_region else text
+        side, bare = muse_region.side if muse_region else side, re.sub(r"_[LR]$", "", label).replace("_", " ")
+        name = _lowercase_words(re.sub(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=\d)(?=to)", " ", bare))
     elif _DESTRIEUX_PREFIX.match(text):
         full = text.replace("G&S", "gyrus and sulcus").replace("Lat_Fis", "lateral fissure").replace("&", " and ")
-        name = " ".join(_DESTRIEUX_WORDS.get(word, word.lower()) for word in re.split(r"[ _-]", full))
+        words = [_DESTRIEUX_WORDS.get(word, word.lower()) for word in re.split(r"[ _-]", full)]
+        n_kinds = 3 if words[1] == "and" else 1 if words[0] in ("gyrus", "sulcus", "pole") else 0
+        rest = sorted(words[n_kinds:], key=lambda word: word not in _DIRECTIONS) if n_kinds else words
+        name = " ".join([*rest, *words[:n_kinds]])  # "inferior frontal sulcus" for "S_front_inf"
     else:
-        words = _DESIKAN_WORD.sub(r"\1 ", text).replace("bankssts", "banks of the superior temporal sulcus")
-        name = _lowercase_words(words.replace("accumbensarea", "accumbens")).replace("_", " ")
+        plain = _DESIKAN_WORD.sub(r"\1 ", text).replace("bankssts", "banks of the superior temporal sulcus")
+        name = _lowercase_words(plain.replace("accumbensarea", "accumbens")).replace("_", " ")
     return name if side == "middle" else f"{name}, {side}"
 
 

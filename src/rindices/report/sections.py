@@ -24,7 +24,7 @@ from rindices.report.figures import AtlasMatch, effect_to_hex, effects_to_rgb, p
 from rindices.report.formatting import format_summary, make_environment
 from rindices.report.region_names import format_region_name
 from rindices.report.study_results import N_LISTED_REGIONS, StudyResults
-from rindices.study.checks import MIN_CARRIER_SHARE, collect_study_warnings, list_weak_patterns
+from rindices.study.checks import MIN_CARRIER_SHARE, collect_study_warnings, list_needed_people, list_weak_patterns
 from rindices.study.recipes import RECIPES, get_study_recipe
 from rindices.tables.layout import freesurfer
 from rindices.tables.validation.groups import PATIENT
@@ -96,6 +96,7 @@ def summarise_findings(results: StudyResults) -> Context:
         n_patterns=results.model.n_patterns,
         locations=[locate_pattern(results, name) for name in results.names],
         is_mean_difference=results.is_mean_difference,
+        needed=list_needed_people(),
         are_posterior_means=bool(pattern_tables.list_trajectory_heads(results.model)),
     )
 

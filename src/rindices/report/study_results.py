@@ -35,9 +35,9 @@ class StudyResults:
     `make_pattern_table`; effects: content of ``effects.tsv``; associations: where ``rindices associate`` has written
     them into the folder; widths: median width of the patients' intervals of each R-index; empty where there are no
     intervals; novel: number of novel people; interval_ends: ``r1_low``, ``r1_high`` and so on, same rows as
-    ``indices``; no columns where there are no intervals; is_novel (N,): whether each person is novel; change, outcome:
-    what ``rindices change`` and ``rindices predict`` have written into the folder; wrong_cells: content of
-    ``wrong_cells.tsv``, without ids.
+    ``indices``; no columns where there are no intervals; is_novel (N,): whether each person is novel; change, outcome,
+    replication: what ``rindices change``, ``predict`` and ``replicate`` have written into the folder; wrong_cells:
+    content of ``wrong_cells.tsv``, without ids; subgroups: content of ``subgroups.tsv``, without names of sites.
     """
 
     model: FittedModel
@@ -53,7 +53,9 @@ class StudyResults:
     is_novel: BoolArray | None = None
     change: SimpleNamespace | None = None
     outcome: SimpleNamespace | None = None
+    replication: SimpleNamespace | None = None
     wrong_cells: pd.DataFrame | None = None
+    subgroups: pd.DataFrame | None = None
 
     @property
     def is_mean_difference(self) -> bool:
@@ -149,7 +151,9 @@ def read_study_results(folder: Path) -> StudyResults:
         is_novel=indices["novel"].to_numpy(dtype=bool) if "novel" in indices else None,
         change=read_change_section(folder),
         outcome=read_outcome_section(folder),
+        replication=read_replication_section(folder),
         wrong_cells=_read_wrong_cells(folder),
+        subgroups=_read_subgroups(folder),
     )
 
 
@@ -158,6 +162,17 @@ def _read_wrong_cells(folder: Path) -> pd.DataFrame | None:
     columns = ["region", "value", "expected"]
     table = _read_if_written(folder / "wrong_cells.tsv", [ID, *columns], "fit")
     return None if table is None else table[columns].assign(person=pd.factorize(table[ID])[0])
+
+
+def _read_subgroups(folder: Path) -> pd.DataFrame | None:
+    columns = ["variable", "level", "controls", "patients", "index", "auc", "low", "high", "controls_above"]
+    table = _read_if_written(folder / "subgroups.tsv", columns, "fit")
+    if table is not None:
+        is_site = table["variable"] == "site"
+        table["level"] = table["level"].astype(str)
+        numbers = pd.factorize(table.loc[is_site, "level"])[0] + 1
+        table.loc[is_site, "level"] = [f"site {number}" for number in numbers]
+    return table
 
 
 def read_index_file(folder: Path) -> pd.DataFrame:
@@ -190,6 +205,17 @@ def read_outcome_section(folder: Path) -> SimpleNamespace | None:
     needed = ["predictors", "concordance", "low", "high"]
     concordance = _read_if_written(folder / "outcome_concordance.tsv", needed, "predict")
     return SimpleNamespace(effects=effects, concordance=concordance, figure=_read_figure(folder / "outcome.png"))
+
+
+def read_replication_section(folder: Path) -> SimpleNamespace | None:
+    """Return what ``rindices replicate --out`` has written into the folder of a study; None without it."""
+    table = _read_if_written(
+        folder / "replication.tsv", ["first", "second", "correlation", "p", "matched"], "replicate"
+    )
+    if table is None or not (folder / "replication.txt").is_file():
+        return None
+    text = (folder / "replication.txt").read_text("utf-8")
+    return SimpleNamespace(table=table, text=text, figure=_read_figure(folder / "replication.png"))
 
 
 def _read_if_written(path: Path, columns: Sequence[str], command: str) -> pd.DataFrame | None:

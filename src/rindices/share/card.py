@@ -1,6 +1,7 @@
 """The model card in Markdown: facts from the model file, and gaps for its authors to fill."""
 
 import html
+import json
 import re
 from importlib.resources import files
 from string import Template
@@ -14,6 +15,8 @@ from rindices.model.fitted import FittedModel
 from rindices.wording import FEATURE_UNIT, get_wording
 
 UNKNOWN_TEXT = "not known"
+_HUB_LICENCES = {"mit", "apache-2.0", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0"}
+"""Licences that model hubs know by these names."""
 _N_LARGEST_REGIONS = 8  # regions named for each pattern
 
 
@@ -23,8 +26,7 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
     facts: descriptions of ``covariates``, ``adjustment``, ``sites``, ``recipe``, ``trained_on``, ``agreement``,
     ``reproduction``, ``intervals``, ``unusual`` and ``privacy``. Returns Markdown.
     """
-    card = model.card
-    names = model.index_names
+    card, names, known = model.card, model.index_names, model.card.licence.lower()
     rows = [f"| {name} | {_escape_cell(_list_largest_regions(model, k))} |" for k, name in enumerate(names)]
     word = get_wording(card.unit)
     parts = re.split(r"(\$\w+)", files("rindices.share").joinpath("card.md").read_text("utf-8"))
@@ -41,6 +43,9 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
         schema=str(SCHEMA_VERSION),
         fingerprint=_escape_cell(card.fingerprint),
         licence=_escape_cell(card.licence) if card.licence else "_to be written_",
+        hub_licence=known if known in _HUB_LICENCES else "other" if known else "unknown",
+        field="tabular" if card.unit == FEATURE_UNIT else "neuroimaging",
+        licence_name=json.dumps(_escape_cell(card.licence)),
         meaning=_describe_scale(model),
         source=_escape_cell(card.source),
         patterns="\n".join(rows),

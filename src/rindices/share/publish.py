@@ -325,7 +325,12 @@ def _coarsen_card(card: ModelCard) -> ModelCard:
             return [coarsen(item) for item in value]
         return float(f"{value:.3g}") if isinstance(value, float) else value
 
-    content = coarsen(replace(card, fingerprint="", interval_over="").to_dict())
+    quantiles = {
+        group: tuple(tuple(round(200 * value) / 200 for value in row) for row in rows)
+        for group, rows in card.index_quantiles.items()
+    }
+    card = replace(card, fingerprint="", interval_over="", index_quantiles=quantiles)
+    content = coarsen(card.to_dict())
     assert isinstance(content, dict)
     return ModelCard.from_dict(content)
 

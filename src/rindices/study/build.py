@@ -39,7 +39,7 @@ from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.agreement import compute_standard_error
 from rindices.selection.choose import CandidateEvaluation, GridPoint, SelectionResult
 from rindices.study.study import Study, StudyPeople
-from rindices.tables.cohort import ID
+from rindices.tables.cohort import GROUP, ID
 
 
 class TrainedSettings(NamedTuple):
@@ -198,7 +198,14 @@ def _tabulate_people(fitted: FittedModel, people: StudyPeople, unseen: BoolArray
     """Return the model with the R-indices of the study's people, in the order of their table, and of their visits."""
     cohort = people.study.checked.applied
     ids, indices = people.study.cohort.people[ID].tolist(), fitted.tabulate_own_people(cohort, unseen)
-    fitted = replace(fitted, indices=indices.set_index(ID).loc[ids].reset_index())
+    quantiles = {
+        str(group): tuple(
+            tuple(rows[name].quantile(list(records.QUANTILE_RANKS)).round(4)) for name in fitted.index_names
+        )
+        for group, rows in indices.groupby(GROUP)
+    }
+    card = replace(fitted.card, index_quantiles=quantiles)
+    fitted = replace(fitted, card=card, indices=indices.set_index(ID).loc[ids].reset_index())
     if cohort.visits is None:
         return fitted
     rows = pd.Index(cohort.people[ID]).get_indexer(cohort.visits.people[ID])

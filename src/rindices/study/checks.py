@@ -41,6 +41,7 @@ class PowerRow:
     width: float  # of the 95 % interval of a person's severity; severities are 0 to 1
     width_se: float | None
     d: float | None = None  # Cohen's d of a region of a pattern, in the median region where the rate was given
+    patterns: int = 3  # true number of patterns
 
 
 def load_power_rows() -> list[PowerRow]:
@@ -71,6 +72,17 @@ def check_sample_size(n_controls: int, n_patients: int, unit: str = "") -> list[
         why = f"{', and '.join(few)}, the fewest in the simulations"
     what = f"a small study ({n_controls} controls and {n_patients} patients): {why}"
     return [Problem(Severity.WARNING, what, "", f"Run rindices power to see {aim}", ProblemCode.SMALL_COHORT)]
+
+
+def list_needed_people() -> list[tuple[float, str]]:
+    """Return shares of volume lost, and the fewest people with whom three such patterns were told apart."""
+    rows = load_power_rows()
+    needed = []
+    for rate in sorted({row.rate for row in rows}, reverse=True):
+        enough = [row for row in rows if row.rate == rate and row.right >= MIN_RECOVERY_RATE]
+        row = min(enough or rows, key=lambda row: row.controls if enough else -row.controls)
+        needed.append((rate, f"{'' if enough else 'more than '}{row.controls} controls and {row.patients} patients"))
+    return needed
 
 
 def list_weak_patterns(scales: Sequence[float]) -> list[str]:

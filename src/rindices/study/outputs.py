@@ -25,6 +25,7 @@ from rindices.model.records import CohortRecord, SelectionRecord
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.group_difference import RegionEffects
 from rindices.study.config import StudyConfig, format_study_toml
+from rindices.study.subgroups import SUBGROUP_DESCRIPTIONS, make_subgroup_table
 from rindices.tables.cohort import Cohort, describe_cohort
 from rindices.tables.io.spreadsheet import protect_texts
 from rindices.wording import get_wording, reword_descriptions
@@ -33,6 +34,7 @@ OUTPUT_FILES = (
     *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"),
     *("r_indices_visits.tsv", "r_indices_visits.json", "wrong_cells.tsv", "wrong_cells.json"),
     *("patterns.tsv", "patterns.json", "effects.tsv", "effects.json", "cohort.json", "report.html"),
+    *("subgroups.tsv", "subgroups.json", "checklist.md"),
     *("trajectories.tsv", "trajectories.json", "people.npz", "report_with_ids.html", "dataset_description.json"),
 )
 """Files of a study, except ``study.toml`` and ``runs/``."""
@@ -76,6 +78,9 @@ def write_study(
     write_patterns(folder, model, unit)
     assert model.indices is not None
     write_indices(model.indices, folder / "r_indices.tsv", unit)
+    subgroups = make_subgroup_table(cohort, model.indices, model.index_names, model.card.seed or 0)
+    if len(subgroups):
+        _write_table(folder / "subgroups.tsv", subgroups, SUBGROUP_DESCRIPTIONS, unit)
     if model.visit_indices is not None:
         write_indices(model.visit_indices, folder / "r_indices_visits.tsv", unit)
     if with_ids:

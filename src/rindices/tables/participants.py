@@ -32,6 +32,9 @@ MAX_AGE = 120.0
 """Highest age in years that is accepted."""
 MAX_CHANCE = 0.01
 """Largest p-value at which groups are said to differ in sexes or in missing cells."""
+MIN_AGE_OVERLAP = 0.7
+"""Share of patients between the 5th and 95th percentile of controls' ages below which there is a warning
+(benchmarks/age.py)."""
 
 
 @dataclass(frozen=True)
@@ -403,6 +406,25 @@ def check_sexes(people: JoinedParticipants, labels: GroupLabels, keep: BoolArray
         cure = "It is adjusted for; effects that differ between sexes are not" if is_adjusted else "Adjust for it"
         what = f"sexes are unequal: {column} is {levels_by_group}"
         people.findings.warn(ProblemCode.UNEQUAL_SEXES, what, cure, subject=column)
+
+
+def check_ages(people: JoinedParticipants, labels: GroupLabels, keep: BoolArray) -> None:
+    """Warn if many patients in a mask (N,) have ages that few controls have: adjustment has to extrapolate there."""
+    column = formats.find_column(people.frame.columns, formats.AGE_NAMES)
+    if column is None:
+        return
+    ages = pd.to_numeric(people.frame[column], errors="coerce")
+    controls, patients = (ages[keep & labels.rows(name)].dropna() for name in (groups.CONTROL, groups.PATIENT))
+    if controls.empty or patients.empty:
+        return
+    low, high = controls.quantile([0.05, 0.95])
+    within = float(patients.between(low, high).mean())
+    if within < MIN_AGE_OVERLAP:
+        what = (
+            f"only {within:.0%} of patients have an age that is common among controls ({low:.0f} to {high:.0f} years)"
+        )
+        cure = "Ageing that controls do not show passes as disease: give controls of the patients' ages"
+        people.findings.warn(ProblemCode.AGES_APART, what, cure, subject=column)
 
 
 def check_shared_sites(

@@ -166,6 +166,7 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
         _check_groups(parts, clean, unit, findings)
     if parts.groups is not None and chunk is None:
         participants.check_sexes(parts.people, parts.groups, clean, roles)
+        participants.check_ages(parts.people, parts.groups, clean)
         participants.check_shared_sites(parts.people, parts.groups, parts.sites, request.roles.site == NO_COLUMN)
     if not clean.any() and is_first:
         of_table.error(ProblemCode.NO_ONE_LEFT, "no one is left", "The notes say who was left out and why")

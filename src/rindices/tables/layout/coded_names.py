@@ -1,4 +1,4 @@
-"""Columns that code a structure: ADNI, UK Biobank, and the parcels of ggseg, neuromaps and abagen.
+"""Columns that code a structure: ADNI, UK Biobank, parcels of ggseg, neuromaps and abagen, labels of SPM, CAT12, ANTs.
 
 ADNI: codes of the UCSF FreeSurfer tables (UCSFFSX, UCSFFSL) such as ``ST24CV``, as in the public data dictionary. The
 letters after the number name the measure: CV and SV are volumes, TA is thickness, SA surface area, TS the standard
@@ -9,6 +9,10 @@ UK Biobank: fields and names of the public data dictionary, categories 190 (Free
 
 Desikan-Killiany and DKT: ggseg labels parcels ``lh_bankssts``; abagen and neuromaps list a label and a hemisphere,
 which users join to ``bankssts_L`` or ``L_bankssts``. Such names do not tell the measure.
+
+Neuromorphometrics: SPM12 labels regions ``Left ACgG anterior cingulate gyrus``, the Medical Informatics Platform writes
+the same without blanks, CAT12 abbreviates to ``lAntCinGy``, with a tissue in some tables (``lAntCinGy_GM_Vol``). ANTs
+labels the parcels of DKT ``left caudal anterior cingulate``, with a measure in some tables (``thickness.left...``).
 """
 
 import re
@@ -44,6 +48,11 @@ _SIDE = "lh|rh|left|right|l|r"
 _SIDE_REGEX = re.compile(rf"(?:({_SIDE})[-_. ](.+))|(?:(.+)[-_. ]({_SIDE}))", re.IGNORECASE)
 OTHER_FIELD = "other field"
 """Reason why a field of UK Biobank is not used: it is not a structure of a brain atlas."""
+
+
+_LABEL_REGEX = re.compile(r"(?:(volume|thickness)[._ ])?(.+?)(?:_([GW]M|CSF)_Vol)?", re.IGNORECASE)
+_PROGRAM_PREFIXES = {"spm": "NMM_", "cat12": "CAT12_", "ants": "ANTs_"}
+_MIN_CORTEX = 5  # labels of the cortex by which a program is recognised: other labels are those of several programs
 
 
 class FieldColumn(NamedTuple):
@@ -117,6 +126,51 @@ def name_parcels(columns: Iterable[str]) -> tuple[dict[str, str], list[str]]:
         elif structure in _NOT_CORTEX:
             without_cortex.append(column)
     return names, without_cortex
+
+
+@cache
+def load_labels() -> dict[str, dict[str, tuple[str, str]]]:
+    """Return the region and the tissue of each label of SPM12, CAT12 and ANTs, by its letters and digits.
+
+    In the file ``*``, ``@`` and ``#`` stand for a side; fluid and vessels have the names of FreeSurfer.
+    """
+    labels: dict[str, dict[str, tuple[str, str]]] = {program: {} for program in _PROGRAM_PREFIXES}
+    text = (files("rindices.tables") / "data" / "atlas_labels.csv").read_text("utf-8")
+    for program, label, region, tissue in (line.split(",") for line in text.splitlines()[1:]):
+        prefix = "" if tissue in ("ventricle", "no tissue") else _PROGRAM_PREFIXES[program]
+        for word, hemisphere in (("Left", "lh"), ("Right", "rh")):
+            spelling = label.replace("*", word[0] if program == "cat12" else word)
+            name = region.replace("*", word[0]).replace("@", word).replace("#", hemisphere)
+            labels[program][_normalise_label(spelling)] = (prefix + name, tissue)
+    return labels
+
+
+def _normalise_label(label: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", label.lower())
+
+
+def name_labels(columns: Iterable[str]) -> tuple[str, dict[str, str], dict[str, list[str]]]:
+    """Return the program whose labels columns are, the region of each column, and columns of other tissues.
+
+    The program is that with most labels of the cortex, or empty. ANTs separates the words of a label; names that do not
+    are those of other programs. CAT12 has volumes of grey matter, white matter and fluid in each region.
+    """
+    names, program, most = dict[str, str](), "", _MIN_CORTEX - 1
+    aside: dict[str, list[str]] = {}
+    matches = {column: match for column in columns if (match := _LABEL_REGEX.fullmatch(column.strip()))}
+    for candidate, labels in load_labels().items():
+        found = {c: (m, *labels[key]) for c, m in matches.items() if (key := _normalise_label(m[2])) in labels}
+        n_cortex = sum(tissue == "cortex" for _, _, tissue in found.values())
+        has_words = candidate != "ants" or any(re.search(r"caudal[-._ ]", column, re.IGNORECASE) for column in found)
+        if n_cortex <= most or not has_words:
+            continue
+        names, program, most, aside = {}, candidate, n_cortex, {}
+        for column, (match, region, tissue) in found.items():
+            if tissue == "other tissue" or (match[3] or "GM").upper() != "GM":
+                aside.setdefault("other tissue", []).append(column)
+            else:
+                names[column] = region + (f"_{match[1].lower()}" if match[1] else "")
+    return program, names, aside
 
 
 def parse_field(column: str) -> FieldColumn | None:

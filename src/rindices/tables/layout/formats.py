@@ -34,12 +34,12 @@ class Layout:
     """What the columns of a table are.
 
     format: ``dlmuse``, ``aseg``, ``aparc``, ``freesurfer``, ``synthseg``, ``fastsurfer``, ``enigma``, ``ukbiobank``,
-    ``adni``, ``ggseg``, ``surrealgan`` or ``table``; regions: column in the file to region in the cohort; icv: column
-    of the intracranial volume; aside: columns that are not used, by reason: ``ventricle``, ``composite``, ``no
-    tissue``, ; participant_columns: columns about the people: covariates, labels and others; measures: what each region
-    measures: ``volume``, ``thickness``, ; aside_names: region of each column in ``aside`` whose name is a code;
-    doubtful: columns of numbers among ``participant_columns`` of an unknown table that only a word in their name puts
-    there.
+    ``adni``, ``neuromorphometrics``, ``cat12``, ``ants``, ``ggseg``, ``surrealgan`` or ``table``; regions: column in
+    the file to region in the cohort; icv: column of the intracranial volume; aside: columns that are not used, by
+    reason: ``ventricle``, ``composite``, ``no tissue``, ; participant_columns: columns about the people: covariates,
+    labels and others; measures: what each region measures: ``volume``, ``thickness``, ; aside_names: region of each
+    column in ``aside`` whose name is a code; doubtful: columns of numbers among ``participant_columns`` of an unknown
+    table that only a word in their name puts there.
     """
 
     format: str
@@ -74,6 +74,7 @@ def detect_layout(header: list[str], frame: pd.DataFrame, participant_columns: C
         _detect_dlmuse(columns)
         or _detect_ukbiobank(columns, frame)
         or _detect_adni(columns, frame)
+        or _detect_labels(columns, frame)
         or _detect_ggseg(columns, frame)
         or _detect_freesurfer(columns, first)
         or _detect_surrealgan(columns, frame)
@@ -158,6 +159,12 @@ def _detect_ukbiobank(columns: list[str], frame: pd.DataFrame) -> Layout | None:
 def _detect_adni(columns: list[str], frame: pd.DataFrame) -> Layout | None:
     names, aside = coded_names.name_adni_structures(columns)
     return None if len(names) < _MIN_CODED_REGIONS else _build_coded_layout("adni", names, aside, columns, frame)
+
+
+def _detect_labels(columns: list[str], frame: pd.DataFrame) -> Layout | None:
+    program, names, aside = coded_names.name_labels(columns)
+    format_name = "neuromorphometrics" if program == "spm" else program
+    return _build_coded_layout(format_name, names, aside, columns, frame) if program else None
 
 
 def _detect_ggseg(columns: list[str], frame: pd.DataFrame) -> Layout | None:

@@ -54,9 +54,15 @@ def paper_codes() -> tuple[int, ...]:
 
 @lru_cache(maxsize=1_000)
 def find_muse_region(name: str) -> MuseRegion | None:
-    """Return the region of a name such as ``MUSE_47``; None for a name of another atlas."""
-    match = re.fullmatch(r"MUSE_(\d{1,3})", name)
-    return single_regions().get(int(match[1])) if match else None
+    """Return the region of a name such as ``MUSE_47``; None for a name of another atlas.
+
+    Regions of Neuromorphometrics, from which MUSE was made, are called ``NMM_Hippocampus_R``, by CAT12 ``CAT12_...``.
+    """
+    match = re.fullmatch(r"MUSE_(\d{1,3})|(?:NMM|CAT12)_(\w+)", name)
+    if not match:
+        return None
+    code = int(match[1]) if match[1] else parse_muse_codes([match[2]]).get(match[2], 0)
+    return single_regions().get(code)
 
 
 def region_label(name: str) -> str:

@@ -16,7 +16,7 @@ async function startExplorer() {
 
 function connectPeople(data, people, severity, get) {
   const state = { person: -1, rows: null, order: null };
-  const panel = new PersonPanel(data, people, get("person"), (severities) => severity.computeChanges(severities));
+  const panel = new PersonPanel(data, people, get("person"), (severities) => computeChanges(data, severity.arrays, severities));
   const scatter = new Scatter(people, get("scatter"), get("scatter-overlay"), pickPerson, pickBox);
   const choices = { x: get("axis-x"), y: get("axis-y"), colour: get("colour-by") };
   const bounds = ["x-low", "x-high", "y-low", "y-high"].map(get);

@@ -1,5 +1,5 @@
 // The page: files in, R-indices on the screen and as a TSV file. Nothing leaves the machine.
-const MAX_SHOWN = 200;
+const [MAX_SHOWN, MAX_OFFERED] = [200, 5000];
 const PEOPLE_PER_TURN = 5;
 
 function readPeople(model, tables) {
@@ -106,7 +106,8 @@ function assessPerson(model, arrays, consensus, person) {
   const reasons = findReasons(model, arrays, person, consensus);
   const numbers = [...result.indices, ...(bounds ? bounds.flat() : [])];
   if (!numbers.every(Number.isFinite)) return { why: "the result is not a number: check the values" };
-  return { id: person.id, session: person.session, indices: result.indices, bounds, information, unusual: person.unusual, reasons, missing: result.missing.length, wrong: wrong.length };
+  const { id, session, covariates, unusual } = person;
+  return { id, session, covariates, values: empty(person.values), indices: result.indices, bounds, information, unusual, reasons, missingRegions: result.missing, wrongRegions: wrong };
 }
 
 function listColumns(model, arrays, hasSessions) {
@@ -131,23 +132,30 @@ function formatTsv(model, arrays, { results, hasSessions }) {
   return `${[listColumns(model, arrays, hasSessions).join("\t"), ...lines].join("\n")}\n`;
 }
 
-function showResults(model, arrays, outcome, get) {
+function showResults(model, arrays, outcome, sheet, get) {
   const { results, refused, absent, hasSessions } = outcome;
   const novel = results.filter((result) => result.reasons.length).length;
   const people = new Set(results.map((result) => result.id)).size;
   const visits = people < results.length ? `${results.length.toLocaleString("en")} visits of ` : "";
   const noun = visits ? "visits" : "people";
   const notes = [`${visits}${people.toLocaleString("en")} people have R-indices; ${novel.toLocaleString("en")} of them are unlike the training people: rely less on theirs.`];
-  const short = results.filter((result) => result.missing).length;
+  const short = results.filter((result) => result.missingRegions.length).length;
   if (absent.length) notes.push(`The table lacks ${absent.length} ${model.noun} (${absent.slice(0, 5).join(", ")}): R-indices come from the others, and intervals are wider.`);
   else if (short) notes.push(`${short} ${noun} lack ${model.noun}: their R-indices come from the others, and their intervals are wider.`);
-  const wrong = results.reduce((sum, result) => sum + result.wrong, 0);
+  const wrong = results.reduce((sum, result) => sum + result.wrongRegions.length, 0);
   if (wrong) notes.push(`${wrong} cells do not fit the other ${model.noun} of their person and are treated as missing: check these measurements.`);
   if (results.length >= 2 && novel >= 2 && novel >= 0.2 * results.length) notes.push("This table looks unlike the training people. Another scanner, unit, order of columns or age range?");
   for (const { id, why } of refused.slice(0, 20)) notes.push(`${id} is refused: ${why}.`);
   if (refused.length > 20) notes.push(`${refused.length - 20} more are refused.`);
   get("notes").replaceChildren(...notes.map((note) => Object.assign(document.createElement("li"), { textContent: note })));
-  fillTable(get("results"), listColumns(model, arrays, hasSessions), results.slice(0, MAX_SHOWN).map((result) => listCells(result, hasSessions)));
+  const listed = results.slice(0, MAX_SHOWN);
+  fillTable(get("results"), listColumns(model, arrays, hasSessions), listed.map((result) => listCells(result, hasSessions)));
+  get("results").querySelectorAll("tbody tr").forEach((row, k) => row.firstChild.replaceChildren(makeElement("button", { type: "button", onclick: () => sheet.show(results[k]) }, results[k].id)));
+  const names = new Map(results.map((result) => [result.session === null ? result.id : `${result.id}, ${result.session}`, result]));
+  get("people").replaceChildren(...[...names.keys()].slice(0, MAX_OFFERED).map((name) => makeElement("option", { value: name })));
+  get("find").oninput = () => { if (names.has(get("find").value)) sheet.show(names.get(get("find").value)); };
+  get("find").value = "";
+  if (results.length) sheet.show(results[0]);
   get("shown").textContent = results.length > MAX_SHOWN ? `The first ${MAX_SHOWN} of ${results.length.toLocaleString("en")} ${noun}; the file has all.` : "";
   get("output").hidden = false;
 }
@@ -171,16 +179,21 @@ async function startPage() {
   const model = JSON.parse(get("model").textContent);
   const arrays = await unpackArrays(model.arrays);
   const consensus = new Consensus(model, arrays);
+  const sheet = new PersonSheet(model, arrays, get);
   let tsv = "";
 
   async function run(files) {
-    get("output").hidden = true;
+    get("output").hidden = get("sheet").hidden = true;
+    document.body.classList.remove("has-sheet");
     get("status").className = "";
     try {
-      const tables = await Promise.all([...files].map(async (file) => parseTable(decodeText(await file.arrayBuffer()), file.name)));
+      const tables = await Promise.all([...files].map(async (file) => {
+        const buffer = await file.arrayBuffer();
+        return isZip(buffer) ? readExcel(buffer, file.name) : parseTable(decodeText(buffer), file.name);
+      }));
       const outcome = await assessTables(model, arrays, consensus, tables, (done, all) => { get("status").textContent = `${done} of ${all} rows`; });
       tsv = formatTsv(model, arrays, outcome);
-      showResults(model, arrays, outcome, get);
+      showResults(model, arrays, outcome, sheet, get);
       get("status").textContent = "Done.";
     } catch (error) {
       get("status").textContent = `This table cannot be used: ${error.message}`;
@@ -196,6 +209,7 @@ async function startPage() {
     get("drop").classList.remove("over");
     run(event.dataTransfer.files);
   });
+  get("print").addEventListener("click", () => window.print());
   get("save").addEventListener("click", () => {
     const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob([tsv], { type: "text/tab-separated-values" })), download: "r_indices.tsv" });
     link.click();

@@ -3,7 +3,6 @@ const MISSING_TEXTS = new Set(["", "NA", "N/A", "n/a", "na", "NaN", "nan", "-nan
 
 function decodeText(buffer) {
   const bytes = new Uint8Array(buffer);
-  if (bytes[0] === 0x50 && bytes[1] === 0x4b) throw new Error("this is an Excel or zip file: export it as CSV.");
   if (bytes[0] === 0x1f && bytes[1] === 0x8b) throw new Error("this is a gzip file: unpack it.");
   if (bytes[0] === 0xff && bytes[1] === 0xfe) return new TextDecoder("utf-16le").decode(bytes);
   if (bytes[0] === 0xfe && bytes[1] === 0xff) return new TextDecoder("utf-16be").decode(bytes);
@@ -20,6 +19,10 @@ function detectSeparator(header) {
   const [best, count] = counts.reduce((a, b) => (b[1] > a[1] ? b : a));
   if (count) return best;
   return header.trim().split(/\s+/).length > 1 ? null : ",";
+}
+
+function isZip(buffer) {
+  return buffer.byteLength > 1 && new DataView(buffer).getUint16(0) === 0x504b;
 }
 
 // One line to its cells; a separator of null means blanks.
@@ -63,18 +66,22 @@ function parseTable(text, name) {
   const filled = numbers.map((k) => lines[k]);
   if (filled.length < 2) throw new Error(`${name} has no people: a header and one line per person are needed.`);
   const separator = detectSeparator(filled[0]);
-  const header = splitCells(filled[0], separator).map((column, k) => column || `column ${k + 1}`);
-  const rows = filled.slice(1).map((line) => splitCells(line, separator));
+  const rows = filled.map((line) => splitCells(line, separator));
+  const uneven = rows.findIndex((row) => row.length !== rows[0].length);
+  if (uneven >= 0) {
+    const counts = `${rows[uneven].length} values, the header ${rows[0].length} names`;
+    throw new Error(`${name}: line ${numbers[uneven] + 1} has ${counts}: export the table again.`);
+  }
+  return makeTable(name, rows, usesDecimalComma(rows.slice(1), separator));
+}
+
+// A table from rows of texts, of which the first is the header; cells that are left out at the end of a row are empty.
+function makeTable(name, rows, isComma = false) {
+  const width = Math.max(...rows.map((row) => row.length));
+  const header = Array.from({ length: width }, (_, k) => rows[0][k] || `column ${k + 1}`);
   const twice = header.find((column, k) => header.indexOf(column) !== k);
   if (twice !== undefined) throw new Error(`${name}: the column ${twice} stands more than once: remove one.`);
-  const uneven = rows.findIndex((row) => row.length !== header.length);
-  if (uneven >= 0) {
-    const counts = `${rows[uneven].length} values, the header ${header.length} names`;
-    throw new Error(`${name}: line ${numbers[uneven + 1] + 1} has ${counts}: export the table again.`);
-  }
-  const isComma = usesDecimalComma(rows, separator);
-  const texts = rows.map((row) => row.map((cell) => cleanCell(cell, isComma)));
-  return { name, header, rows: texts };
+  return { name, header, rows: rows.slice(1).map((row) => header.map((_, k) => cleanCell(row[k] ?? "", isComma))) };
 }
 
 function cleanCell(cell, isComma) {

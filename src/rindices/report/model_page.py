@@ -1,6 +1,6 @@
 """Write a model as one web page that computes R-indices in a browser, for people without Python.
 
-The scripts of the page (folder ``templates``) repeat the arithmetic of `rindices.FittedModel.assess` in doubles.
+The scripts of the page (``templates/model_page``) repeat the arithmetic of `rindices.FittedModel.assess` in doubles.
 Shape letters: R regions, M patterns, G points of z, N drawn people.
 """
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rindices._typing import FloatArray
 from rindices._version import __version__
@@ -20,13 +19,20 @@ from rindices.model.apply_checks import MIN_INFORMATION, resolve_on_outlier
 from rindices.model.consensus import draw_training_noise
 from rindices.model.file import collect_arrays
 from rindices.model.fitted import FittedModel
+from rindices.model.records import QUANTILE_RANKS
 from rindices.model.unusual import label_region
-from rindices.packing import ArrayPacker, read_decoder
+from rindices.packing import ArrayPacker
+from rindices.report.explore_section import describe_patterns
+from rindices.report.figures import AtlasMatch, list_colour_stops, match_atlas
+from rindices.report.formatting import make_environment
 from rindices.tables.layout.formats import ID_NAMES, SESSION_NAMES, SITE_NAMES, Layout
 from rindices.tables.layout.freesurfer import ICV_NAMES, list_region_spellings, may_be_zero
 from rindices.tables.layout.muse import ICV_CODE
+from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.tables.validation.values import Unit
 from rindices.wording import get_wording
+
+_COLOUR_LIMIT = 3.0  # standard deviations of controls at which the colours of a person's regions end
 
 
 def export_page(model: FittedModel, path: Path) -> None:
@@ -38,19 +44,33 @@ def export_page(model: FittedModel, path: Path) -> None:
         raise ModelError("networks cannot be exported to a page: fit with recipe default, or export with --onnx.")
     if model.preprocessing.adjust == "rank":
         raise ModelError("models of ranks cannot be exported to a page: fit with adjust = log or linear, or use apply.")
-    layout: Any = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=PackageLoader("rindices.share"), undefined=StrictUndefined, **layout)
-    facts = {"has_intervals": model.intervals is not None, "version": __version__, "decoder": read_decoder()}
-    page = environment.get_template("page.html").render(model=describe_model(model), **facts)
+    match = match_atlas(model.regions, model.card.unit)
+    page = (
+        make_environment(model.card.unit)
+        .get_template("model_page/page.html")
+        .render(
+            model=describe_model(model, match),
+            has_intervals=model.intervals is not None,
+            version=__version__,
+            in_sample=any(pattern.in_sample for pattern in model.card.pattern_evidence),
+            stops=list_colour_stops(),
+            credit="" if match.atlas is None else match.atlas.credit,
+        )
+    )
     with explain_write_errors(str(path), ModelError, "give another path with --page"):
         write_atomically(path, page.encode())
 
 
-def describe_model(model: FittedModel) -> dict[str, Any]:
-    """Return all that the page needs of a model, as values for JSON; arrays are packed."""
-    preprocessing, training, card = model.preprocessing, model.training, model.card
+def describe_model(model: FittedModel, match: AtlasMatch) -> dict[str, Any]:
+    """Return all that the page needs of a model, as values for JSON; arrays are packed.
+
+    match: what can be drawn for its regions.
+    """
+    preprocessing, training, card, packer = model.preprocessing, model.training, model.card, _pack_model(model)
     word, has_sizes = get_wording(card.unit), card.unit not in (Unit.STANDARDISED, Unit.ANY)
     parts = [part for columns in model.sums.values() for part in columns]
+    sizes = {group: {len(rows), *map(len, rows)} for group, rows in card.index_quantiles.items()}
+    has_quantiles = sizes == {group: {model.n_patterns, len(QUANTILE_RANKS)} for group in (CONTROL, PATIENT)}
     return {
         "patterns": model.n_patterns,
         "steps": N_STEPS,
@@ -81,7 +101,10 @@ def describe_model(model: FittedModel) -> dict[str, Any]:
         "session_names": list(SESSION_NAMES),
         "site_names": list(SITE_NAMES),
         "head_size_names": [f"MUSE_{ICV_CODE}", *ICV_NAMES],
-        "arrays": _pack_model(model).pack(),
+        "quantiles": dict(card.index_quantiles) if has_quantiles else None,
+        "ranks": list(QUANTILE_RANKS),
+        "sheet": describe_patterns(model, match, _COLOUR_LIMIT, packer),
+        "arrays": packer.pack(),
     }
 
 

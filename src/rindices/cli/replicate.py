@@ -1,0 +1,203 @@
+"""``rindices replicate``: whether the patterns of one study are found in another."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rindices.cli.console import make_folder, print_problems
+from rindices.cli.options import Json
+from rindices.cli.statistics import write_or_remove, write_results
+from rindices.errors import (
+    AnalysisError,
+    Findings,
+    Problem,
+    ProblemCode,
+    RindicesError,
+    Severity,
+    explain_write_errors,
+    format_count,
+    join_names,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from rindices._typing import FloatArray
+    from rindices.analysis.replicate import Regions
+    from rindices.model.fitted import FittedModel
+    from rindices.tables.cohort import Cohort
+
+EXAMPLES = {"replicate": "results other_cohort/model.safetensors --out results"}
+
+
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """A model with the people of its study, as far as they are at hand, or a map of effects."""
+
+    name: str
+    regions: tuple[str, ...]
+    patterns: "FloatArray"  # (M, R)
+    model: "FittedModel | None" = None
+    cohort: "Cohort | None" = None
+    indices: "pd.DataFrame | None" = None
+    parts: "list[Regions]" = field(init=False)  # the regions that each of the R is the sum of
+
+    def __post_init__(self) -> None:
+        sums = {} if self.model is None else self.model.sums
+        object.__setattr__(self, "parts", [tuple(sums.get(region, (region,))) for region in self.regions])
+
+
+def replicate(
+    first: Annotated[Path, typer.Argument(metavar="A", help="Folder of a study, model file, or map: region, effect.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="What it is compared with.")],
+    out: Annotated[Path, typer.Option(help="Folder for tables, text and figure; that of A for its report.")],
+    seed: Annotated[int, typer.Option(min=0, help="Of the random maps.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Compare the patterns of two studies over regions, and their R-indices in each other's people.
+
+    Correlations are compared with those of random maps that are smooth, as patterns of the brain are.
+    """
+    import pandas as pd
+
+    from rindices.analysis import replicate as analysis
+    from rindices.atomic import write_atomically
+
+    make_folder(out)
+    sources = (_read_source(first), _read_source(second))
+    _warn_of_common_people(sources)
+    places = _locate_regions([[part for parts in each.parts for part in parts] for each in sources])
+    tables = [
+        dict(zip((tuple(sorted(places[part] for part in parts)) for parts in each.parts), each.patterns.T, strict=True))
+        for each in sources
+    ]
+    regions, first_patterns, second_patterns = analysis.align_regions(*tables)
+    structures = [tuple(part.partition(" ")[2] for part in each) for each in regions]
+    correlation = _find_correlation(sources, places, regions)
+    result = analysis.replicate_patterns(first_patterns, second_patterns, correlation, structures, seed)
+    pairs = result.table.dropna(subset="p")[["first", "second"]]
+    compared = []
+    for study, (own, other) in enumerate((sources, sources[::-1]), start=1):
+        applied = _apply_to_people(own, other)
+        if applied is not None and own.indices is not None:
+            named = pairs.to_numpy()[:, :: 3 - 2 * study].tolist()
+            compared.append(analysis.compare_people(own.indices, applied, named).assign(study=study))
+    people = pd.concat(compared)[list(analysis.PEOPLE_COLUMN_DESCRIPTIONS)] if compared else None
+    names = (sources[0].name, sources[1].name)
+    text = analysis.describe_replication(result, names, people)
+    settings = {"first": names[0], "second": names[1], "seed": seed, "chance": result.chance, "text": text}
+    with explain_write_errors(f"to {out}"):
+        analysis.plot_replication(result, names, out / "replication.png")
+        write_atomically(out / "replication.txt", f"{text}\n".encode())
+    write_or_remove(people, out / "replication_people.tsv", analysis.PEOPLE_COLUMN_DESCRIPTIONS, settings)
+    write_results(result.table, out / "replication.tsv", analysis.COLUMN_DESCRIPTIONS, settings, as_json, text)
+
+
+def _read_source(path: Path) -> _Source:
+    """Read the folder of a study, a model file, or a table with the columns region and effect."""
+    from rindices.model.fitted import load
+    from rindices.report.study_results import read_index_file
+    from rindices.tables.io.frames import read_frame
+
+    if path.suffix in (".csv", ".tsv"):
+        table = read_frame(path, ["region"], Findings())[0]
+        if not {"region", "effect"} <= set(table) or table["effect"].dtype.kind not in "fi":
+            raise AnalysisError(f"{path} needs the columns region and effect, a number; it has {join_names(table)}.")
+        table = table.dropna(subset="effect")
+        return _Source(path.stem, tuple(table["region"]), table[["effect"]].to_numpy(dtype=float).T)
+    model = load(path / "model.safetensors" if path.is_dir() else path)
+    if not path.is_dir():
+        name = path.absolute().parent.name if path.stem == "model" else path.stem
+        return _Source(name, model.regions, model.patterns[-1], model)
+    indices = read_index_file(path)
+    return _Source(path.absolute().name, model.regions, model.patterns[-1], model, _read_people(path), indices)
+
+
+def _read_people(folder: Path) -> "Cohort | None":
+    """Return the people of a study; None, with a note, if its tables are not at hand."""
+    from rindices.cli.fit import read_study_table
+    from rindices.study.config import read_study
+
+    try:
+        return read_study_table(read_study(folder / "study.toml"), folder)[0]
+    except RindicesError as error:
+        _note(f"the people of {folder.name} are not at hand", error)
+        return None
+
+
+def _note(what: str, error: RindicesError) -> None:
+    text = f"{what}: {str(error).rstrip('.')}"
+    print_problems([Problem(Severity.NOTE, text, code=ProblemCode.MISSING_OUTPUTS)])
+
+
+def _warn_of_common_people(sources: tuple[_Source, _Source]) -> None:
+    ids = [set() if each.indices is None else set(each.indices["participant_id"]) for each in sources]
+    if both := tuple(sorted(ids[0] & ids[1])):
+        what = f"{format_count(len(both), 'id is', 'ids are')} in both studies, which may share people"
+        cure = "People whom both models have seen say nothing about replication"
+        print_problems([Problem(Severity.WARNING, what, "", cure, ProblemCode.TRAINING_PEOPLE, offenders=both)])
+
+
+def _locate_regions(tables: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Return side and structure of each region, the same in all layouts of an atlas; with its measure, if needed."""
+    from rindices.report.region_names import parse_region_name
+    from rindices.tables.layout import freesurfer, muse
+
+    places = {}
+    for region in {region for table in tables for region in table}:
+        found = muse.single_regions().get(muse.parse_muse_codes([region]).get(region, -1))
+        side, structure = (found.side, re.sub("_[LR]$", "", found.label)) if found else parse_region_name(region)
+        places[region] = f"{side} {structure}"
+    if any(len({places[region] for region in table}) < len(table) for table in tables):
+        places = {region: f"{place} {freesurfer.infer_measure(region)}" for region, place in places.items()}
+    return places
+
+
+def _find_correlation(
+    sources: tuple[_Source, _Source], places: dict[str, str], regions: "list[Regions]"
+) -> "FloatArray":
+    """Return correlations of regions in controls at hand, else in the package's healthy people or training people."""
+    import numpy as np
+    import pandas as pd
+
+    from rindices.model.normal_reference import load_muse_reference
+
+    models = [(each.model, each.cohort) for each in sources if each.model is not None]
+    found = [
+        (model.regions, pd.DataFrame(model.preprocessing.transform(cohort.take(cohort.is_control))).corr().to_numpy())
+        for model, cohort in models
+        if cohort is not None
+    ]
+    healthy = load_muse_reference()
+    found.append((healthy.regions, healthy.correlation))
+    places = _locate_regions([healthy.regions]) | places
+    found += [(model.regions, model.training.covariance) for model, _ in models if model.training is not None]
+    for names, matrix in found:
+        position = {places.get(name): k for k, name in enumerate(names)}
+        if all(part in position for each in regions for part in each):
+            mean = np.zeros((len(regions), len(names)))
+            for row, each in zip(mean, regions, strict=True):
+                row[[position[part] for part in each]] = 1 / len(each)
+            sd = np.sqrt(np.diag(matrix))
+            return np.asarray(mean @ np.nan_to_num(matrix / np.outer(sd, sd)) @ mean.T)
+    cure = "give the folder of a study whose tables are at hand as A or B"
+    raise AnalysisError(f"nothing says how these regions vary in healthy people: {cure}.")
+
+
+def _apply_to_people(own: _Source, other: _Source) -> "pd.DataFrame | None":
+    """Return the R-indices of a study's people by the model of the other; None, with a note, if it does not apply."""
+    from rindices.tables.cohort import SITE
+
+    if own.cohort is None or other.model is None:
+        return None
+    try:
+        is_harmonised = other.model.preprocessing.harmoniser is not None and SITE in own.cohort.people
+        model = other.model.with_sites(own.cohort) if is_harmonised else other.model
+        return model.apply(own.cohort)
+    except RindicesError as error:
+        _note(f"the model of {other.name} was not applied to the people of {own.name}", error)
+        return None

@@ -1,0 +1,62 @@
+"""How R-indices separate patients from controls among people of one sex, age or site."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from rindices.learners.ensemble import measure_separation
+from rindices.tables.cohort import GROUP, ID, SITE, Cohort
+from rindices.tables.layout.formats import AGE_NAMES, SEX_NAMES, find_column
+from rindices.tables.validation.groups import CONTROL, PATIENT
+
+MIN_GROUP = 10
+"""Controls and patients that a level needs to be listed: fewer say little, and more about single people."""
+_BOOTSTRAPS = 200
+SUBGROUP_DESCRIPTIONS = {
+    "variable": "sex, age or site.",
+    "level": "People who are compared; ages are in three bands of about equal size.",
+    "controls": "Number of controls.",
+    "patients": "Number of patients.",
+    "index": "R-index.",
+    "auc": "Probability that a patient has a higher R-index than a control of the same level.",
+    "low": "Lower limit of the 95 % bootstrap interval of auc.",
+    "high": "Upper limit of the 95 % bootstrap interval of auc.",
+    "controls_above": "Share of these controls above the 95th percentile of all controls.",
+}
+
+
+def make_subgroup_table(cohort: Cohort, indices: pd.DataFrame, names: Sequence[str], seed: int) -> pd.DataFrame:
+    """Return the separation of the groups by each R-index within each sex, band of age and site.
+
+    indices: ``participant_id``, ``group`` and R-indices of the people of the study; names: of the R-indices.
+    """
+    people = cohort.people.set_index(ID)
+    covariates = cohort.covariates.set_index(people.index)
+    table = indices.set_index(ID).dropna(subset=list(names))
+    levels: dict[str, pd.Series] = {}
+    if (sex := find_column(covariates.columns, SEX_NAMES)) is not None:
+        levels["sex"] = covariates[sex].astype("category")
+    age = find_column(covariates.columns, AGE_NAMES)
+    if age is not None and pd.api.types.is_numeric_dtype(covariates[age]):
+        low, high = np.round(covariates[age].quantile([1 / 3, 2 / 3]))
+        bands = [f"up to {low:g}", f"{low:g} to {high:g}", f"above {high:g}"]
+        if covariates[age].min() < low < high < covariates[age].max():
+            levels["age"] = pd.cut(covariates[age], [-np.inf, low, high, np.inf], labels=bands)
+    if SITE in people:
+        levels["site"] = people[SITE].astype(str).astype("category")
+    is_control, values = table[GROUP] == CONTROL, table[list(names)]
+    is_above, rows = values > values[is_control].quantile(0.95), []
+    for variable, column in levels.items():
+        own_levels = column.reindex(table.index)
+        for level in column.cat.categories:
+            controls, patients = ((own_levels == level) & (table[GROUP] == group) for group in (CONTROL, PATIENT))
+            counts = int(controls.sum()), int(patients.sum())
+            if min(counts) < MIN_GROUP:
+                continue
+            auc = measure_separation(values[controls].to_numpy(), values[patients].to_numpy(), seed, _BOOTSTRAPS).auc
+            ends = np.quantile(auc[1:], (0.025, 0.975), axis=0)
+            figures = zip(names, auc[0], *ends, is_above[controls].mean(), strict=True)
+            name = level if isinstance(level, str) else f"{level:g}"
+            rows += [(variable, name, *counts, index, *map(float, numbers)) for index, *numbers in figures]
+    return pd.DataFrame(rows, columns=list(SUBGROUP_DESCRIPTIONS)).round(4)
