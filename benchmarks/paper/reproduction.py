@@ -60,14 +60,15 @@ def main() -> None:
     head = ["task", "lambda", "members", "rate x steps", "mean member"]
     rows = [row for row in json.loads(PATH.read_text("utf-8")) if row["task"] == "scarce" and not row["adjusted"]]
     quarters, tried = [row["curve"][0] for row in rows], [row for row in rows if len(row["curve"]) > 1]
-    halves = [
-        f"{r['curve'][1]['mean']:.3f} and {r['curve'][1]['agreement']:.3f} at {r['orthogonality']}" for r in tried
-    ]
+    curves = []
+    for row in tried:
+        means = ", ".join(f"{point['mean']:.3f}" for point in row["curve"][1:])
+        curves.append(f"{means} (lambda {row['orthogonality']})")
     former = next(row for row in read("paper/results/full_length_former.json")["rows"] if row["task"] == "scarce")
     page = TEXT.format(
         accuracies=format_range([point["mean"] for point in quarters]),
         agreements=format_range([point["agreement"] for point in quarters]),
-        halves=", ".join(halves),
+        curves=" and ".join(curves),
         former_scarce=f"{sum(former['members']) / len(former['members']):.3f}",
         table=format_table([*head, "Table 1", "Table 6"], list_recipe_paper()),
         contrastive=", ".join(f"{summary[task, 'contrastive']:.3f}" for task in PAPER_TASKS),
