@@ -47,7 +47,7 @@ def test_a_yes_or_no_outcome_has_odds_ratios() -> None:
     outcomes["status"] = outcomes["converted"].map({0: "stable", 1: "converted"})
     with pytest.raises(AnalysisError, match="--event-label"):
         predict_outcome(indices, outcomes, event="status")
-    result = predict_outcome(indices, outcomes, event="status", event_label="converted", covariates=["age"])
+    result = predict_outcome(indices, outcomes, event=("status", "converted"), covariates=["age"])
     design = np.column_stack([indices["r1"] / indices["r1"].std(), outcomes["age"]])
     expected = sm.Logit(outcomes["converted"], sm.add_constant(design)).fit(disp=0, tol=1e-12)
     single = result.effects[result.effects["model"] == "single"]

@@ -56,9 +56,8 @@ def predict_outcome(
     indices: pd.DataFrame,
     outcomes: pd.DataFrame,
     *,
-    event: str,
+    event: str | tuple[str, str],
     time: str | None = None,
-    event_label: str | None = None,
     covariates: Sequence[str] = (),
     regions: pd.DataFrame | None = None,
     missing_codes: Sequence[str] = (),
@@ -72,12 +71,10 @@ def predict_outcome(
         ``participant_id`` and r1, r2, ..., one row per person.
     outcomes : DataFrame of N rows
         The same people in the same order: event, time and covariates.
-    event : str
-        Column of the event: 0 and 1, no and yes, or any two labels with ``event_label``.
+    event : str or (str, str)
+        Column of the event: 0 and 1, no and yes; or the column and the label that means that it was observed.
     time : str, optional
         Column of the time to the event or to the end of observation. Without it the outcome is yes or no.
-    event_label : str, optional
-        The label that means that the event was observed.
     covariates : sequence of str
         Columns of ``outcomes`` to adjust for.
     regions : DataFrame of N rows, optional
@@ -97,9 +94,10 @@ def predict_outcome(
         If columns are missing, the event is not two-valued, times are negative, or events are too few.
     """
     findings = Findings()
-    used = tidy.check_columns(outcomes, [event, *([time] if time else []), *covariates], "outcome or covariates")
+    name, label = (event, None) if isinstance(event, str) else event
+    used = tidy.check_columns(outcomes, [name, *([time] if time else []), *covariates], "outcome or covariates")
     values = tidy.exclude_missing_codes(outcomes, list(dict.fromkeys(used)), missing_codes)
-    study = _collect_complete_people(indices, values, event, time, event_label, list(covariates), regions, findings)
+    study = _collect_complete_people(indices, values, name, time, label, list(covariates), regions, findings)
     effects = pd.concat([_estimate_effects(study, joint) for joint in (False, True)], ignore_index=True)
     failed = effects.loc[effects["coefficient"].isna(), "index"]
     if len(failed):

@@ -163,9 +163,8 @@ def predict(
     result = predict_outcome(
         table,
         values,
-        event=event,
+        event=event if event_label is None else (event, event_label),
         time=time,
-        event_label=event_label,
         covariates=adjusted,
         regions=measured,
         missing_codes=codes,
