@@ -15,14 +15,13 @@ from pathlib import Path
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
 
-from benchmarks.paper.common import compute_consensus
 from benchmarks.suites.cases import STRESS_TASKS, BenchmarkCase, get_suite_tasks
 from benchmarks.suites.paper import PAPER_TASKS
 from rindices.learners.ensemble import Member, fit_linear_members
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
 from rindices.learners.gan.train import train_surreal_members
 from rindices.learners.prepared_people import PreparedPeople
-from rindices.selection.agreement import members_agreement, pattern_c_index
+from rindices.selection.agreement import IndexRows, members_agreement, pattern_c_index
 from rindices.selection.choose import find_agreeing_members
 
 Train = Callable[[BenchmarkCase, Sequence[int], int], list[Member]]
@@ -33,19 +32,18 @@ def score_task(task: str, seed: int, train: Train, members: int) -> dict[str, fl
     case = get_suite_tasks("paper" if task in PAPER_TASKS else "stress")[task](seed)
     patients = case.X[case.y == 1]
     indices = np.stack([member.head.infer(patients) for member in train(case, range(members), seed)])
-    consensus_members = find_agreeing_members(indices)
+    member, agreeing, orders = find_agreeing_members(IndexRows(indices))
     scores = [pattern_c_index(case.truth, r).mean for r in indices]
-    mean = pattern_c_index(
-        case.truth, compute_consensus(indices, consensus_members.agreeing, consensus_members.orders)
-    ).mean
+    consensus = np.mean([indices[k][:, order] for k, order in zip(agreeing, orders, strict=True)], axis=0)
+    mean = pattern_c_index(case.truth, consensus).mean
     row = {
         "task": task,
         "seed": seed,
         "mean member": float(np.mean(scores)),
-        "best member": scores[consensus_members.member],
+        "best member": scores[member],
     }
     among = members_agreement(indices).concordance
-    return row | {"consensus": mean, "agreement": among, "agreeing": len(consensus_members.agreeing)}
+    return row | {"consensus": mean, "agreement": among, "agreeing": len(agreeing)}
 
 
 def make_paper_trainer(steps: int) -> Train:

@@ -19,7 +19,7 @@ SHOWN_ORTHOGONALITY = 0.2
 def main() -> None:
     """Read both results and draw the figure."""
     measured = json.loads((HERE / "results" / "paper" / "results.json").read_text("utf-8"))["results"]
-    full = json.loads((HERE / "paper" / "results" / "full_length.json").read_text("utf-8"))["rows"]
+    full = json.loads((HERE / "paper" / "results" / "full_length_former.json").read_text("utf-8"))["rows"]
     results = [BenchmarkResult(**row) for row in measured]
     results += [
         BenchmarkResult(r["task"], "surreal-paper", 0, r["consensus"], [], None, r["agreement"], 0.0)

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.step_scaling import BASE, STUDY_MEMBERS, STUDY_STEPS
+from benchmarks.step_scaling import BASE, STUDY_STEPS
 from benchmarks.study_cost import STUDIES
 from rindices.study.engines import MAX_RETRIES
 from rindices.study.preflight import N_COPIES
@@ -70,13 +70,11 @@ def format_page() -> str:
         "grown": overhead["client_mb_most"] - overhead["client_mb_before"],
         "load": overhead["load_at_start"],
         "speed": "; ".join(f"{row['engine']} {row['speed_up']:.2f}" for row in speed_up),
-        "members": STUDY_MEMBERS,
-        "steps": STUDY_STEPS,
         "paper_people": BASE["people"],
-        "paper_hours": STUDY_MEMBERS * STUDY_STEPS * by_people[BASE["people"]] / HOUR_MS,
-        "large_hours": STUDY_MEMBERS * STUDY_STEPS * by_people[50_000] / HOUR_MS,
+        "paper_hours": STUDY_STEPS * by_people[BASE["people"]] / HOUR_MS,
+        "large_hours": STUDY_STEPS * by_people[50_000] / HOUR_MS,
         "stack": STACK_SIZE,
-        "sets": STUDY_MEMBERS // STACK_SIZE,
+        "sets": 75 // STACK_SIZE,
         "rate": applied["apply_people_per_second"],
         "cores": applied["cores"],
         "heads": applied["members"],

@@ -27,7 +27,7 @@ from rindices.learners.gan.recipe import Recipe, TrainingPlan
 from rindices.learners.gan.state import TrainingState, make_training_state
 
 BASE = {"people": 1392, "regions": 139, "patterns": 3, "members": 1, "cap": None}
-STUDY_MEMBERS, STUDY_STEPS = 150, 100_000
+STUDY_STEPS = 75 * 25_000 + 10 * 100_000  # fifteen settings of five members, then ten members of the best
 GROWTHS: dict[str, tuple[str, list[int], int | None]] = {
     "people, batch by the paper's rule": ("people", [900, 1392, 5000, 15_000, 50_000, 500_000], None),
     "people, batch at most 256": ("people", [900, 1392, 5000, 50_000, 500_000], 256),
@@ -126,12 +126,12 @@ def format_study_costs(results: list[dict[str, Any]]) -> str:
     for people in (1392, 50_000, 500_000):
         parts = []
         for name, rows in by_name.items():
-            hours = rows[people]["ms"] / 3.6e6 * STUDY_MEMBERS * STUDY_STEPS
+            hours = rows[people]["ms"] / 3.6e6 * STUDY_STEPS
             parts.append(f"{hours:,.0f} core-hours and {rows[people]['mb']:,.0f} MB a member ({name.split(', ')[1]})")
         lines.append(f"- {people:,} people: {' or '.join(parts)}.")
     head = (
-        f"A study of the paper's size (M = 2, 3, 4, five lambda, ten members: {STUDY_MEMBERS} members of "
-        f"{STUDY_STEPS:,} steps, 139 regions) costs, from these steps on one thread:"
+        "A study of the paper's size (M = 2, 3, 4 and five lambda: 75 members of 25,000 steps, and ten of 100,000; 139 "
+        "regions) costs, from these steps on one thread:"
     )
     return "\n".join(["", head, "", *lines, ""])
 

@@ -5,30 +5,25 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from joblib import Parallel, delayed, parallel_config
 
-from benchmarks.suites.cases import get_suite_tasks
+from benchmarks.suites.cases import BenchmarkCase, get_suite_tasks
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
-from rindices.learners.gan.train import train_surreal_members
-from rindices.learners.prepared_people import PreparedPeople
-from rindices.selection.agreement import members_agreement, pattern_c_index
-from rindices.selection.choose import find_agreeing_members
+from rindices.learners.gan.state import Checkpoint
+from rindices.learners.gan.train import extract_head, train_stack
+from rindices.selection.agreement import align_columns, members_agreement, pattern_c_index
 
 RESULTS = Path(__file__).parent / "results"
 MEMBERS, STEPS = 4, 10_000
-SHORT = {
-    "learning_rate": 8e-4,
-    "min_steps": STEPS,
-    "max_steps": STEPS,
-    "reconstruction_bar": 1.0,
-    "monotonicity_bar": 1.0,
-}
-"""Changes of the published training: a tenth of its steps, at the learning rate of the authors' package."""
-NOTE = f"Recipe paper, {STEPS:,} steps at rate 8e-4, {MEMBERS} members, one cohort."
+SHORT = {"min_steps": STEPS, "max_steps": STEPS}
+"""Changes of the recipe: a tenth of its steps."""
+NOTE = f"Recipe paper, {STEPS:,} steps at rate 8e-4, {MEMBERS} members, one cohort, not adjusted."
 
 
 def measure_recipe(label: str, task: str, changes: dict[str, Any]) -> dict[str, Any]:
@@ -36,29 +31,55 @@ def measure_recipe(label: str, task: str, changes: dict[str, Any]) -> dict[str, 
 
     Returns the accuracy of the mean member and of the consensus, and the agreement among the members.
     """
-    case = get_suite_tasks("paper")[task](0)
-    plan = TrainingPlan(
-        case.truth.shape[1], Recipe().replace(**SHORT, **changes), members=tuple(range(MEMBERS)), stack=MEMBERS
-    )
+    plan = TrainingPlan(3, Recipe().replace(**SHORT, **changes), members=tuple(range(MEMBERS)))
     start = time.perf_counter()
-    members = train_surreal_members(PreparedPeople(case.X, case.y), plan)
-    seconds = round(time.perf_counter() - start, 1)
-    indices = np.stack([member.head.infer(case.X[case.y == 1]) for member in members])
-    _, agreeing, orders = find_agreeing_members(indices)
-    return {
-        "label": label,
-        "task": task,
-        "seconds": seconds,
-        "mean_member": float(np.mean([pattern_c_index(case.truth, r).mean for r in indices])),
-        "consensus": pattern_c_index(case.truth, compute_consensus(indices, agreeing, orders)).mean,
-        "agreement": members_agreement(indices).concordance,
-    }
+    reached = TrainedTask.begin(task, 0, False, plan).train_until(STEPS)
+    row = {"label": label, "task": task, "seconds": round(time.perf_counter() - start, 1)}
+    return row | {"mean_member": reached["mean"]} | {name: reached[name] for name in ("consensus", "agreement")}
 
 
-def compute_consensus(indices: np.ndarray, agreeing: Sequence[int], orders: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the mean of the aligned, agreeing members: (S, N, M) -> (N, M)."""
-    aligned = [indices[member][:, order] for member, order in zip(agreeing, orders, strict=True)]
-    return np.asarray(np.mean(aligned, axis=0))
+@dataclass(frozen=True)
+class TrainedTask:
+    """Members in training on the cohort of a task; a checkpoint file, if there is one, keeps their state."""
+
+    case: BenchmarkCase
+    plan: TrainingPlan
+    checkpoint: Checkpoint
+
+    @classmethod
+    def begin(cls, task: str, seed: int, adjusted: bool, plan: TrainingPlan, path: Path | None = None) -> TrainedTask:
+        """Return members before their first step, or as the file has them."""
+        torch.set_num_threads(1)
+        case = get_suite_tasks("paper", adjusted=adjusted)[task](seed)
+        x, y = (torch.as_tensor(case.X[case.y == label], dtype=torch.float32) for label in (0, 1))
+        return cls(case, plan, Checkpoint.begin(path, plan, x, y))
+
+    def train_until(self, steps: int) -> dict[str, Any]:
+        """Train to a number of steps, and return the accuracy of each member and of their consensus there."""
+        states = self.checkpoint.states
+        for state in states:
+            train_stack(state, self.plan.recipe, steps)
+        self.checkpoint.save()
+        stopped = {trained.member: trained for state in states for trained in state.trained}
+        weights = {number: trained.weights for number, trained in stopped.items()}
+        for state in states:
+            for position, number in enumerate(state.stack.members):
+                weights[number] = {name: each.detach()[position] for name, each in state.stack.weights.items()}
+        patients, truth = self.case.X[self.case.y == 1], self.case.truth
+        indices = np.stack([extract_head(weights[number]).infer(patients) for number in self.plan.members])
+        scores = np.array([pattern_c_index(truth, r).mean for r in indices])
+        agreement = members_agreement(indices)
+        best = indices[int(np.argmax(agreement.per_member))]
+        consensus = np.mean([r[:, align_columns(r, best)] for r in indices], axis=0)
+        return {
+            "steps": max(state.steps for state in states),
+            "mean": float(scores.mean()),
+            "error": float(scores.std(ddof=1) / len(scores) ** 0.5),
+            "members": scores.tolist(),
+            "agreement": agreement.concordance,
+            "consensus": pattern_c_index(truth, consensus).mean,
+            "stopped": {number: [trained.outcome.name, trained.steps] for number, trained in stopped.items()},
+        }
 
 
 def run_all(

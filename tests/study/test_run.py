@@ -98,6 +98,26 @@ def test_recipe_paper_through_the_store(tmp_path: Path) -> None:
     assert not list((tmp_path / "a").glob("[!.]*.checkpoint"))
 
 
+def test_lambda_is_chosen_by_the_agreement_of_shorter_trainings(tmp_path: Path) -> None:
+    cohort, weights = simulate_few_regions("tiny", seed=1).cohort, (0.0, 1e3)
+
+    def fit(weights: tuple[float, ...], members: int, steps: int) -> list[tuple[float, int]]:
+        changes = BRIEF | {"min_steps": steps, "max_steps": steps}
+        model = ModelConfig(
+            recipe="paper", patterns=(2,), orthogonality=weights, members=members, recipe_changes=changes
+        )
+        selection = fit_cohort(cohort, model, 0, RunStore(tmp_path / f"{weights}{steps}"), workers=1).selection
+        assert selection is not None
+        return [(record.agreement.concordance, record.members.trained) for record in selection.grid if record.agreement]
+
+    short = [fit((weight,), 5, 50)[0] for weight in weights]
+    best = int(np.argmax(short, axis=0)[0])
+    tried = fit(weights, 6, 200)
+    assert short[0] != short[1]
+    assert tried[1 - best] == short[1 - best]
+    assert tried[best] == fit((weights[best],), 6, 200)[0]
+
+
 @pytest.mark.slow
 def test_two_workers_change_no_number_of_the_recipe_default(tmp_path: Path) -> None:
     cohort = simulate_few_regions("small", seed=1).cohort

@@ -6,7 +6,7 @@ fitting and applying share one numerical path. Shape letters: N people, R region
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Annotated, ClassVar, NamedTuple, Self, get_type_hints
@@ -369,10 +369,10 @@ class InteractingHead(TrajectoryHead):
 
 @dataclass(frozen=True)
 class SurrealHead(Head):
-    """g = g2 after g1 (Table 4 of the paper); the biases of g1 are the last row of its weight.
+    """g = g2 after g1 (Table 4 of the paper): g2 gives M numbers for each of the M blocks of g1, and these are summed.
 
-    g1 (R + 1, M * R); g2_weight1, g2_bias1 (R, H) or (1, H); g2_weight2, g2_bias2 (H, L) or (1, L); g2_weight3,
-    g2_bias3 (L, 1) or (1, 1).
+    g1 (R + 1, M * R), with its biases as the last row; g2_weight1, g2_bias1 (R, H) or (1, H); g2_weight2, g2_bias2 (H,
+    L) or (1, L); g2_weight3, g2_bias3 (L, M) or (1, M).
     """
 
     kind: ClassVar[str] = "surreal"
@@ -381,52 +381,34 @@ class SurrealHead(Head):
     g2_bias1: Annotated[FloatArray, "1 H"]
     g2_weight2: Annotated[FloatArray, "H L"]
     g2_bias2: Annotated[FloatArray, "1 L"]
-    g2_weight3: Annotated[FloatArray, "L 1"]
-    g2_bias3: Annotated[FloatArray, "1 1"]
+    g2_weight3: Annotated[FloatArray, "L M"]
+    g2_bias3: Annotated[FloatArray, "1 M"]
 
     def infer(self, values: FloatArray) -> FloatArray:
-        """Return R-indices r = g2(g1(y)) of prepared people, (N, R) -> (N, M)."""
-        return np.concatenate(list(self._iterate_blocks(values)), axis=1)
-
-    def _iterate_blocks(self, values: FloatArray) -> Iterator[FloatArray]:
-        """Yield g2 of each block of g1, (N, R) -> (N, outputs of g2).
+        """Return R-indices r = g2(g1(y)) of prepared people, (N, R) -> (N, M).
 
         g1's output is linear and enters g2's first layer, so the two matrices are multiplied once per block. That
         avoids M * R numbers per person.
         """
-        n_regions = self.g2_weight1.shape[0]
+        n_regions, n_patterns = self.g2_weight1.shape[0], self.g2_bias3.shape[1]
+        indices = np.zeros((len(values), n_patterns))
         people = leaky_relu(np.asarray(values, dtype=np.float64))
         for block in np.split(self.g1.astype(np.float64), self.g1.shape[1] // n_regions, axis=1):
             joined = block @ self.g2_weight1
             hidden = leaky_relu(people @ joined[:-1] + (joined[-1] + self.g2_bias1))
             hidden = leaky_relu(hidden @ self.g2_weight2 + self.g2_bias2)
-            yield hidden @ self.g2_weight3 + self.g2_bias3
+            indices += hidden @ self.g2_weight3 + self.g2_bias3
+        return indices
 
     def apply_change(self, values: FloatArray, change: FloatArray) -> FloatArray:
         """Return people (N, R) after a change (N, R), given in control SDs."""
         return np.asarray(values + CONTROL_SD * change)
 
 
-@dataclass(frozen=True)
-class UpstreamHead(SurrealHead):
-    """g of the authors' package: g2 gives M numbers for each of the M blocks of g1, and the R-indices are their sum.
-
-    Arrays are as in `SurrealHead`, but g2_weight3 and g2_bias3 are (L, M) and (1, M).
-    """
-
-    kind: ClassVar[str] = "published"
-    g2_weight3: Annotated[FloatArray, "L M"]
-    g2_bias3: Annotated[FloatArray, "1 M"]
-
-    def infer(self, values: FloatArray) -> FloatArray:
-        """Return R-indices (N, M) of prepared people (N, R)."""
-        return np.asarray(np.sum(list(self._iterate_blocks(values)), axis=0))
-
-
 MemberHead = ContrastiveHead | TrajectoryHead | SurrealHead
 """Head of a member of a study."""
 HEADS_BY_KIND: dict[str, type[MemberHead]] = {
-    head.kind: head for head in (ContrastiveHead, TrajectoryHead, InteractingHead, SurrealHead, UpstreamHead)
+    head.kind: head for head in (ContrastiveHead, TrajectoryHead, InteractingHead, SurrealHead)
 }
 
 

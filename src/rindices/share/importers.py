@@ -16,7 +16,7 @@ from rindices._version import __version__
 from rindices.array_checks import find_array_fault
 from rindices.errors import ModelError, did_you_mean, make_damage_error
 from rindices.learners.gan.recipe import require_torch
-from rindices.learners.inference import SEVERITY_LEVELS, UpstreamHead, leaky_relu
+from rindices.learners.inference import SEVERITY_LEVELS, SurrealHead, leaky_relu
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.records import ModelCard, RecipeRecord
 from rindices.preprocess.pipeline import Preprocessing
@@ -161,14 +161,14 @@ def _build_model(
     return FittedModel(preprocessing, (_build_head(checkpoint),), (order,), patterns, None, card, sums=sums)
 
 
-def _build_head(checkpoint: "UpstreamCheckpoint") -> UpstreamHead:
+def _build_head(checkpoint: "UpstreamCheckpoint") -> SurrealHead:
     """Return the head of a checkpoint; upstream layers are (outputs, inputs), those of a head (inputs, outputs)."""
     g1 = np.concatenate([checkpoint.g1["model.1.weight"].T, checkpoint.g1["model.1.bias"][None]])
     layers: dict[str, AnyArray] = {}
     for number, layer in enumerate(("model.0", "model.2", "model.4"), start=1):
         layers[f"g2_weight{number}"] = checkpoint.g2[f"{layer}.weight"].T
         layers[f"g2_bias{number}"] = checkpoint.g2[f"{layer}.bias"][None]
-    return UpstreamHead(g1=g1, **layers)
+    return SurrealHead(g1=g1, **layers)
 
 
 def _compute_pattern_changes(checkpoint: "UpstreamCheckpoint") -> FloatArray:

@@ -241,17 +241,14 @@ def _add_surreal_head(
 ) -> _Value:
     """Return g2 of g1, (N, M); g1 and the first layer of g2 are merged into one matrix, as in `SurrealHead`."""
     activated, n_regions = graph.leaky_relu(values), head.g2_weight1.shape[0]
-    weight, bias = head.g2_weight3.astype(float), head.g2_bias3.astype(float)
-    is_summed = isinstance(head, inference.UpstreamHead)
-    if is_summed:
-        weight, bias = weight[:, list(order)], bias[:, list(order)]
+    weight, bias = (layer.astype(float)[:, list(order)] for layer in (head.g2_weight3, head.g2_bias3))
     outputs = []
     for block in np.split(head.g1.astype(np.float64), head.g1.shape[1] // n_regions, axis=1):
         merged = block @ head.g2_weight1
         hidden = graph.leaky_relu(activated @ merged[:-1] + (merged[-1] + head.g2_bias1))
         hidden = graph.leaky_relu(hidden @ head.g2_weight2 + head.g2_bias2)
         outputs.append(hidden @ weight + bias)
-    return reduce(add, outputs) if is_summed else graph.op("Concat", *(outputs[k] for k in order), axis=1)
+    return reduce(add, outputs)
 
 
 def _add_interval_bounds(

@@ -17,7 +17,7 @@ from rindices.study.config import ModelConfig
 from rindices.study.decide import Records, SettingsTraining, StudyEnd
 from rindices.study.engines import NO_OBSERVER, Engine, LocalEngine, StudyObserver, count_processes, run_plan
 from rindices.study.group_tests import Finding
-from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet
+from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet, list_shortened_sets
 from rindices.study.store import RunStore
 from rindices.study.study import Study, StudyPeople, check_settings, find_largest_number
 from rindices.threads import limit_blas_threads
@@ -79,8 +79,9 @@ class CohortTraining(SettingsTraining):
     def train_sets(self, works: Sequence[MemberSet]) -> list[list[Member]]:
         """Train what the store lacks, and return all."""
         n_points, on_progress = len({work.point for work in self.plan}), self.observer.on_progress
-        # halves are compared for at least one number
-        n_expected = n_points + len(self.plan) // n_points if self.compares_halves else len(self.plan)
+        # halves are compared, or whole trainings follow shortened ones, for at least one setting
+        has_stages = self.compares_halves or list_shortened_sets(self.plan)
+        n_expected = n_points + len(self.plan) // n_points if has_stages else len(self.plan)
         observer = replace(
             self.observer, on_progress=lambda done, total, work: on_progress(done, max(total, n_expected), work)
         )
@@ -121,18 +122,20 @@ def estimate_run_time(study: Study, runs: Path) -> RunEstimate:
         first = None if store is None else store.load(chosen)
         later = [work for work in plan if work.point == chosen.point and work.numbers[0]]
         plan = [*others, chosen, *(work if first is None else people.recipe.follow(work, first) for work in later)]
+    if shortened := list_shortened_sets(plan):
+        plan = [*shortened, *(work for work in plan if work.point == plan[0].point)]
     missing = [work for work in plan if store is None or store.load(work) is None]
     n_processes, seconds = count_processes(study.config.run.workers, len(missing)), 0.0
     if missing:
         prepared = people.prepare(visits=people.visits)
-        by_number = {work.point.n_patterns: work for work in reversed(missing)}
-        per_member = {number: people.recipe.estimate_seconds(prepared, work) for number, work in by_number.items()}
-        seconds = sum(per_member[work.point.n_patterns] * len(work.numbers) for work in missing) / n_processes
+        by_kind = {(work.point.n_patterns, work in shortened): work for work in reversed(missing)}
+        per_member = {kind: people.recipe.estimate_seconds(prepared, work) for kind, work in by_kind.items()}
+        seconds = sum(per_member[work.point.n_patterns, work in shortened] * len(work.numbers) for work in missing)
     return RunEstimate(
         settings=len({work.point for work in plan}),
         members=sum(len(work.numbers) for work in plan),
         member_sets=len(plan),
         finished=len(plan) - len(missing),
         workers=n_processes,
-        seconds_left=round(seconds, 1),
+        seconds_left=round(seconds / n_processes, 1),
     )

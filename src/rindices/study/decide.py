@@ -33,7 +33,7 @@ from rindices.study.config import ModelConfig
 from rindices.study.engines import NO_OBSERVER, StudyObserver
 from rindices.study.exceptions import NoPatternError
 from rindices.study.group_tests import Finding, GroupTests, make_number_record
-from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet, get_study_recipe
+from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet, get_study_recipe, list_shortened_sets
 from rindices.wording import get_wording
 
 Records = tuple[CandidateRecord, ...]
@@ -139,17 +139,33 @@ class SettingsTraining(ABC):
 
     def choose(self) -> SelectionResult:
         """Train all settings and choose among them."""
-        seed = self.plan[0].seed
-        if not self.compares_halves:
-            self.train(self.plan)
-            candidates = [self.make_candidate(point) for point in self.gathered]
-            for candidate in candidates:
-                if (agreement := compute_candidate_agreement(candidate)) is not None:
-                    self.observer.on_setting(candidate.point, agreement.concordance)
-            return choose_grid_point(candidates, seed, self.min_concordance)
-        self.train([work for work in self.plan if work.numbers[0] == 0])
-        candidates = [self.make_candidate(point, is_measured=False) for point in self.gathered]
-        return choose_and_measure(candidates, self.measure, self.complete, seed, self.min_concordance)
+        if self.compares_halves:
+            self.train([work for work in self.plan if work.numbers[0] == 0])
+            candidates = [self.make_candidate(point, is_measured=False) for point in self.gathered]
+            seed = self.plan[0].seed
+            return choose_and_measure(candidates, self.measure, self.complete, seed, self.min_concordance)
+        shortened = list_shortened_sets(self.plan)
+        if not shortened:
+            return self._choose_by_agreement(self.plan, self.min_concordance)
+        choice = self._choose_by_agreement(shortened, min_concordance=0.0)
+        if choice.best is None:
+            return choice
+        best, evaluations = choice.best, list(choice.evaluations)
+        works = [work for work in self.plan if work.point == evaluations[best].point]
+        whole = self._choose_by_agreement(works, self.min_concordance)
+        evaluations[best : best + 1] = whole.evaluations
+        position = None if whole.best is None else best
+        return whole._replace(evaluations=tuple(evaluations), best=position, ties=choice.ties)
+
+    def _choose_by_agreement(self, works: Sequence[MemberSet], min_concordance: float) -> SelectionResult:
+        """Train member sets and choose the setting whose members agree best."""
+        self.gathered |= {work.point: [] for work in works}
+        self.train(works)
+        candidates = [self.make_candidate(point) for point in dict.fromkeys(work.point for work in works)]
+        for candidate in candidates:
+            if (agreement := compute_candidate_agreement(candidate)) is not None:
+                self.observer.on_setting(candidate.point, agreement.concordance)
+        return choose_grid_point(candidates, self.plan[0].seed, min_concordance)
 
     def train(self, works: Sequence[MemberSet]) -> list[list[Member]]:
         """Train member sets and return their members."""

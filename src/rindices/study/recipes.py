@@ -104,6 +104,10 @@ class StudyRecipe:
         """Return a later set of members, given the members of the first set of the same grid point."""
         return work
 
+    def shorten(self, work: MemberSet) -> MemberSet | None:
+        """Return a shorter training of a set, to choose among grid points by; none for recipes that are fast."""
+        return None
+
     def compare_halves(self, people: Sequence[PreparedPeople], members: Sequence[Member], seed: int) -> list[Member]:
         """Return members with evidence, for recipes that measure it where it is needed (`compares_halves`)."""
         raise NotImplementedError
@@ -232,6 +236,12 @@ class _PaperRecipe(StudyRecipe):
             raise StudyError("orthogonality is part of the grid: set it as model.orthogonality, not in recipe_changes.")
         return asdict(customise_recipe(Recipe(), learn_copula=correlated, **changes))
 
+    def shorten(self, work: MemberSet) -> MemberSet | None:
+        from rindices.learners.gan.recipe import recipe_from_dict
+
+        values = asdict(recipe_from_dict(json.loads(work.values)).shorten())
+        return replace(work, values=json.dumps(values, sort_keys=True))
+
     def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
         from rindices.learners.gan.recipe import TrainingPlan, recipe_from_dict
         from rindices.learners.gan.train import train_surreal_members
@@ -241,10 +251,12 @@ class _PaperRecipe(StudyRecipe):
         return train_surreal_members(people[0].complete(), plan, checkpoint)
 
     def estimate_seconds(self, people: PreparedPeople, work: MemberSet) -> float:
-        from rindices.learners.gan.recipe import estimate_step_seconds, measure_speed
+        """Time a few steps of one member."""
+        import rindices.learners.gan.train  # noqa: F401  its import is not part of a step
 
-        step_seconds = estimate_step_seconds(people.X.shape[1], work.point.n_patterns)
-        return float(json.loads(work.values)["max_steps"]) * step_seconds * measure_speed()
+        values, steps = json.loads(work.values), 20
+        brief = replace(work, values=json.dumps(values | {"min_steps": steps, "max_steps": steps}))
+        return super().estimate_seconds(people, brief) * float(values["max_steps"]) / steps
 
     def min_patients(self, n_patterns: int) -> int:
         return 2
@@ -267,3 +279,10 @@ def get_study_recipe(name: str) -> StudyRecipe:
     if name not in RECIPES:
         raise StudyError(f"there is no recipe '{name}': {did_you_mean(name, list(RECIPES))}")
     return RECIPES[name]
+
+
+def list_shortened_sets(plan: Sequence[MemberSet]) -> list[MemberSet]:
+    """Return a shorter training of the first set of each grid point; none if there is nothing to choose, or to save."""
+    first = [work for work in plan if work.numbers[0] == 0]
+    shorten = get_study_recipe(plan[0].recipe).shorten
+    return [short for work in first if len(first) > 1 and (short := shorten(work)) is not None]

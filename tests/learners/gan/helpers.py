@@ -38,7 +38,6 @@ def are_equal(first: list[TrainedMember], second: list[TrainedMember]) -> bool:
     return all(
         a.member == b.member
         and a.outcome is b.outcome
-        and np.array_equal(a.history, b.history)
         and all(torch.equal(a.weights[name], b.weights[name]) for name in a.weights)
         for a, b in zip(first, second, strict=True)
     )

@@ -46,16 +46,17 @@ class Reference:
 
     def terms(self, x: Tensor, z: Tensor, higher: Tensor, low: Tensor) -> dict[str, Tensor]:
         delta, patterns = self.change(x, z), z.shape[1]
-        singles = [self.change(x, z * torch.eye(patterns).to(z)[i]) for i in range(patterns)]
+        targets = [z * torch.eye(patterns).to(z)[i] for i in range(patterns)]
+        singles = [self.change(x, target) for target in targets]
         shares = self.decompose(x + delta)
-        r = torch.cat([self.perceptron("g2", share) for share in shares], dim=1)
+        r = [self.perceptron("g2", share) for share in shares]
         ones = torch.ones(len(x), dtype=torch.long)
         excess = torch.clamp(delta.abs() - self.change(x, higher).abs(), min=0)
         return {
             "adversarial": functional.cross_entropy(self.perceptron("d", x + delta), ones),
             "change": delta.abs().mean(),
             "decomposition": functional.mse_loss(torch.stack(shares), torch.stack(singles)),
-            "reconstruction": functional.mse_loss(r, z),
+            "reconstruction": functional.mse_loss(torch.stack(r), torch.stack(targets)),
             "orthogonality": orthogonality(singles),
             "monotonicity": (excess**2).mean(),
             "near_zero": self.change(x, low).abs().mean(),
@@ -86,7 +87,7 @@ class Reference:
 def infer_r_indices(weights: Mapping[str, Tensor], y: Tensor) -> Tensor:
     """Return g2(g1(y)) of one member: (B, R) -> (B, M)."""
     member = Reference(weights, 1.0, None)
-    return torch.cat([member.perceptron("g2", share) for share in member.decompose(y)], dim=1).detach()
+    return torch.stack([member.perceptron("g2", share) for share in member.decompose(y)]).sum(dim=0).detach()
 
 
 def orthogonality(singles: list[Tensor]) -> Tensor:

@@ -228,7 +228,8 @@ def test_the_learnt_correlation(truth: float, low: float, high: float) -> None:
     state = make_training_state(range(MEMBERS), TrainingPlan(2, RECIPE), *simulate(truth))
     fit_patterns(state.stack.weights)
     train_stack(state, RECIPE, until=2500)
-    learnt = losses.copula_correlation(state.stack.weights["phi"])[:, 0, 1]
+    factor = losses.copula_factor(state.stack.weights["phi"])
+    learnt = (factor @ factor.mT)[:, 0, 1]
     assert ((low < learnt) & (learnt < high)).all(), learnt
 
 

@@ -12,8 +12,6 @@ from rindices.learners.gan.recipe import (
     LossWeights,
     Recipe,
     customise_recipe,
-    estimate_step_seconds,
-    measure_speed,
     recipe_from_dict,
 )
 
@@ -21,8 +19,8 @@ from rindices.learners.gan.recipe import (
 def test_the_paper_recipe_holds_section_3_3() -> None:
     paper = Recipe()
     assert dataclasses.astuple(paper.weights) == (1, 6, 80, 80, 0.2, 500, 6)
-    assert paper.learning_rate == 2e-4
-    assert paper.learning_rate * paper.discriminator_ratio == pytest.approx(4e-5)
+    assert paper.learning_rate == 4 * 2e-4  # as the authors' package; the text has 2e-4 for f and 4e-5 for D
+    assert paper.discriminator_ratio == pytest.approx(4e-5 / 2e-4)
     assert (paper.beta1, paper.beta2, paper.clip) == (0.5, 0.999, 0.5)
     assert (paper.min_steps, paper.reconstruction_bar, paper.monotonicity_bar) == (
         100_000,
@@ -94,12 +92,7 @@ def test_a_field_without_effect_is_refused() -> None:
     assert (learnt.correlated, learnt.copula_ratio, learnt.copula_after) == (True, 0.1, 0)
 
 
-@pytest.mark.parametrize(
-    ("regions", "patterns", "milliseconds"), [(90, 1, 0.8), (170, 1, 1.4), (170, 4, 2.2), (300, 4, 5.7)]
-)
-def test_the_estimate_is_near_what_was_measured(regions: int, patterns: int, milliseconds: float) -> None:
-    assert milliseconds / 2 < 1e3 * estimate_step_seconds(regions, patterns) < milliseconds * 2
-
-
-def test_the_speed_of_a_machine_is_positive() -> None:
-    assert 0.01 < measure_speed(repeats=2) < 1_000
+def test_a_shortened_training_ends_at_a_quarter_of_the_steps() -> None:
+    short = Recipe().replace(orthogonality=0.4).shorten()
+    assert (short.min_steps, short.max_steps, short.weights.orthogonality) == (25_000, 25_000, 0.4)
+    assert short.learning_rate == Recipe().learning_rate

@@ -187,6 +187,6 @@ def test_the_content_of_a_checkpoint(tmp_path: Path) -> None:
     with safe_open(path, framework="pt") as file:
         names, metadata = set(file.keys()), file.metadata()
     groups = {f"0/{kind}.{part}" for kind in ("weights", "first", "second") for part in ("f.gate", "d.bias3", "phi")}
-    assert names >= groups | {"0/order.controls", "0/seen.0"}
+    assert names >= groups | {"0/order.controls", "0/done.0.phi"}
     assert json.loads(metadata["identity"])["recipe"] == dataclasses.asdict(SHORT)
     assert json.loads(metadata["states"])[0].keys() == {"steps", "members", "cursors", "trained"}

@@ -40,8 +40,6 @@ def test_a_member_that_never_meets_the_bars_reaches_the_limit() -> None:
     (only,) = train_stacks(*PEOPLE, TrainingPlan(2, SHORT))
     assert only.outcome is TrainingOutcome.STEP_LIMIT
     assert only.steps == 60
-    assert only.history.shape == (6, 1 + len(LossTerms._fields))
-    assert only.history[:, 0].tolist() == [10, 20, 30, 40, 50, 60]
 
 
 def test_a_member_below_the_bars_stops_after_the_minimum() -> None:
@@ -54,10 +52,8 @@ def test_a_member_below_the_bars_stops_after_the_minimum() -> None:
 def test_members_leave_a_stack_one_by_one() -> None:
     free = SHORT.replace(min_steps=0)
     plan = TrainingPlan(2, free, members=(0, 1, 2), stack=3)
-    losses = {
-        m.member: m.history[:, 1 + LossTerms._fields.index("reconstruction")] for m in train_stacks(*PEOPLE, plan)
-    }
-    firsts = sorted(float(row[0]) for row in losses.values())
+    people = (torch.as_tensor(group, dtype=torch.float32) for group in PEOPLE)
+    firsts = sorted(train.run_steps(make_training_state((0, 1, 2), plan, *people), 10).reconstruction.tolist())
     bar = (firsts[0] + firsts[1]) / 2
     eager = TrainingPlan(2, free.replace(reconstruction_bar=bar, monotonicity_bar=1e3), members=(0, 1, 2), stack=3)
     trained = train_stacks(*PEOPLE, eager)
@@ -90,7 +86,7 @@ def test_threads_of_the_machine_change_no_byte() -> None:
 def test_members_see_their_own_share_of_the_people() -> None:
     plan = TrainingPlan(2, SHORT.replace(share=0.8), members=(0, 1))
     first, second = train_stacks(*PEOPLE, plan)
-    assert not np.array_equal(first.history, second.history)
+    assert not torch.equal(first.weights["g1.weight"], second.weights["g1.weight"])
     state = make_training_state((0, 1), plan, *(torch.as_tensor(people) for people in PEOPLE))
     assert [order.shape for order in state.batches.orders] == [(2, 32), (2, 72)]
     assert not torch.equal(*(order.sort().values for order in state.batches.orders[1]))
@@ -137,11 +133,11 @@ def test_steps_equal_the_unstacked_reference(regions: int, patterns: int) -> Non
 def test_forty_steps_equal_the_unstacked_reference() -> None:
     # From the paper's small start f first shrinks to the kink of the l1 losses, where any
     # rounding is amplified without bound; a larger start stays clear of it.
-    checked = CheckedStack(make_stack(40, 3, (0, 1, 2), PAPER.replace(init_sd=0.3)))
+    checked = CheckedStack(make_stack(40, 3, (0, 1, 2), PAPER.replace(init_sd=0.3), torch.float64))
     generator = torch.Generator().manual_seed(2)
     for _ in range(40):
         checked.take_step(*draw_people(checked.stack, 30, generator))
-    checked.check(1e-4)
+    checked.check(1e-7)
 
 
 def test_a_member_alone_and_in_a_stack_agree() -> None:

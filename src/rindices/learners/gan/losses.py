@@ -69,12 +69,6 @@ def copula_factor(phi: Tensor) -> Tensor:
     return functional.normalize(phi.tril(-1) + torch.diag_embed(diagonal), dim=2)
 
 
-def copula_correlation(phi: Tensor) -> Tensor:
-    """Return the correlation L L^T behind the severities: (S, M, M) -> (S, M, M)."""
-    factor = copula_factor(phi)
-    return factor @ factor.mT
-
-
 def copula_divergence(factor: Tensor) -> Tensor:
     """Return the KL divergence of independent severities from those of the copula: (S, M, M) -> (S,)."""
     identity = torch.eye(factor.shape[1], dtype=factor.dtype, device=factor.device)
@@ -132,9 +126,9 @@ def decomposition_loss(shares: Tensor, singles: Tensor) -> Tensor:
     return _average(functional.mse_loss(shares, singles, reduction="none"))
 
 
-def reconstruction_loss(r: Tensor, z: Tensor) -> Tensor:
-    """Return the mean square of g(f(x, z)) - z: (S, B, M) x2 -> (S,)."""
-    return _average(functional.mse_loss(r, z, reduction="none"))
+def reconstruction_loss(r: Tensor, singles: Tensor) -> Tensor:
+    """Return the mean square of g2's M outputs for each share less a^i: (S, B, M, M) x2 -> (S,)."""
+    return _average(functional.mse_loss(r, singles, reduction="none"))
 
 
 def orthogonality_loss(singles: Tensor) -> Tensor:

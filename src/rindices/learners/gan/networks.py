@@ -32,7 +32,7 @@ def list_weight_shapes(n_regions: int, n_patterns: int) -> dict[str, tuple[int, 
     }
     shapes = {f"f.{name}": shape for name, shape in f.items()}
     shapes |= {"g1.weight": (r, m * r), "g1.bias": (1, m * r)}
-    for name, n_outputs in (("g2", 1), ("d", 2)):
+    for name, n_outputs in (("g2", m), ("d", 2)):
         for layer, (n_inputs, width) in enumerate(((r, h), (h, n), (n, n_outputs)), start=1):
             shapes |= {f"{name}.weight{layer}": (n_inputs, width), f"{name}.bias{layer}": (1, width)}
     return shapes

@@ -1,22 +1,16 @@
-"""Recipe and plan of a training, frozen values that check themselves, and an estimate of the time it takes.
-
-Nothing here imports torch, so that a study can be checked and its time estimated without it.
-"""
+"""Recipe and plan of a training: frozen values that check themselves. Nothing here imports torch."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
-
 from rindices.errors import InputError, Problem, ProblemCode, RindicesError, Severity, did_you_mean
 
-_REFERENCE_PRODUCT_SECONDS = 40e-6  # of the product in `measure_speed`
-_N_PRODUCTS = 200
+ORTHOGONALITY_WEIGHTS = (0.1, 0.2, 0.4, 0.6, 0.8)
+"""Weights lambda that the paper tries."""
 
 
 def require_torch(what: str, error: type[RindicesError]) -> None:
@@ -36,8 +30,7 @@ class LossWeights:
     """Weights of the seven terms of the objective, equation (11).
 
     adversarial: weight of the GAN loss of f, 1 in the paper; change, decomposition, reconstruction: gamma, kappa and
-    zeta; orthogonality: lambda, to be chosen by agreement among 0.1, 0.2, 0.4, 0.6 and 0.8; monotonicity, near_zero: mu
-    and eta.
+    zeta; orthogonality: lambda, one of `ORTHOGONALITY_WEIGHTS`, by agreement; monotonicity, near_zero: mu and eta.
     """
 
     adversarial: float = 1.0
@@ -55,16 +48,17 @@ class LossWeights:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Hyper-parameters of a training; the defaults are the paper's (section 3.3).
+    """Hyper-parameters of a training; the defaults are the paper's (section 3.3), except the learning rate.
 
-    weights: weights of the losses; learning_rate: learning rate of f, g1 and g2; discriminator_ratio: learning rate of
-    D as a share of ``learning_rate``; beta1, beta2, epsilon: parameters of Adam; clip: bound c of every weight of f, g1
-    and g2 after each step (section 3.2); init_sd: standard deviation of the initial weights; biases start at zero;
+    weights: weights of the losses; learning_rate: learning rate of f, g1 and g2, 2e-4 in the paper. Rate times steps is
+    how far a training goes; discriminator_ratio: learning rate of D as a share of ``learning_rate``; beta1, beta2,
+    epsilon: parameters of Adam; clip: bound c of every weight of f, g1 and g2 after each step (section 3.2); init_sd:
+    standard deviation of the initial weights; biases start at zero;
     near_zero_bound: upper bound of the severities of the near-zero loss; batch_share: a batch has 1 / ``batch_share``
     of the patients, at most all controls; max_batch: largest batch, for large studies; min_steps, max_steps: steps
     before a member may stop, and after which it must; reconstruction_bar, monotonicity_bar: a member has converged when
     both losses are below these; explosion_bar: a member has diverged when a loss is above this or not finite;
-    check_every: steps between two checks of the losses, for the history and for stopping; correlated: draw the
+    check_every: steps between two checks of the losses, for stopping; correlated: draw the
     severities from a Gaussian copula instead of independently; copula_divergence: weight of the copula's divergence
     from independence; copula_ratio: learning rate of the copula as a share of ``learning_rate``; copula_after: steps
     before the copula is trained. While f still mixes the patterns, a wrong correlation hides the mixing; share: share
@@ -72,7 +66,7 @@ class Recipe:
     """
 
     weights: LossWeights = LossWeights()
-    learning_rate: float = 2e-4
+    learning_rate: float = 8e-4
     discriminator_ratio: float = 1 / 5
     beta1: float = 0.5
     beta2: float = 0.999
@@ -83,7 +77,7 @@ class Recipe:
     batch_share: int = 8
     max_batch: int | None = None
     min_steps: int = 100_000
-    max_steps: int = 200_000
+    max_steps: int = 120_000
     reconstruction_bar: float = 0.003
     monotonicity_bar: float = 6e-4
     explosion_bar: float = 1e4
@@ -124,6 +118,11 @@ class Recipe:
         weights = changes.pop("weights", self.weights)
         weight_changes = {name: changes.pop(name) for name in loss_names if name in changes}
         return replace(self, **changes, weights=replace(weights, **weight_changes))
+
+    def shorten(self) -> Recipe:
+        """Return a training of a quarter of the steps that ends there, to compare weights lambda by agreement."""
+        steps, bar = max(1, self.min_steps // 4), self.explosion_bar
+        return replace(self, min_steps=steps, max_steps=steps, reconstruction_bar=bar, monotonicity_bar=bar)
 
     def batch_size(self, controls: int, patients: int) -> int:
         """Return B for these numbers of people: patients / 8, at most all controls, at most ``max_batch``."""
@@ -178,27 +177,3 @@ class TrainingPlan:
     def stacks(self) -> list[tuple[int, ...]]:
         """Numbers of the members of each stack."""
         return [self.members[start : start + self.stack] for start in range(0, len(self.members), self.stack)]
-
-
-def measure_speed(repeats: int = 5) -> float:
-    """Return the time that a matrix product takes, relative to the core on which the constants were measured.
-
-    repeats: the fastest of so many measurements counts. Processor time is measured, so that other programs matter
-    little. Returns 2 for a core of half the speed.
-    """
-    left, right = np.ones((128, 160), np.float32), np.ones((160, 80), np.float32)
-    seconds = []
-    for _ in range(repeats):
-        start = time.process_time()
-        for _ in range(_N_PRODUCTS):
-            left @ right
-        seconds.append((time.process_time() - start) / _N_PRODUCTS)
-    return min(seconds) / _REFERENCE_PRODUCT_SECONDS
-
-
-def estimate_step_seconds(n_regions: int, n_patterns: int) -> float:
-    """Return the seconds that one step of one member takes on the reference core, as one of a stack of five.
-
-    The constants were measured with 10 to 300 regions and 1 to 4 patterns; they hold within a factor of about 1.5.
-    """
-    return 7e-4 + (3.4e-8 + 1.2e-8 * n_patterns) * n_regions**2

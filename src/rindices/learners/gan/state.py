@@ -1,7 +1,7 @@
-"""State of a training: members, their passes over the people, what has been recorded, and checkpoints.
+"""State of a training: members, their passes over the people, and checkpoints.
 
 A checkpoint is one safetensors file, replaced atomically. It holds all that the next number depends on: weights, Adam's
-moments, random streams, the order of people and the position in it, histories, and the members that have stopped.
+moments, random streams, the order of people and the position in it, and the members that have stopped.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from rindices._typing import FloatArray
 from rindices.atomic import write_atomically
 from rindices.errors import RindicesError
 from rindices.learners.ensemble import TrainingOutcome
-from rindices.learners.gan.losses import LossTerms, make_member_generator
+from rindices.learners.gan.losses import make_member_generator
 from rindices.learners.gan.networks import Weights, draw_weights
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
 from rindices.learners.prepared_people import draw_subsample
@@ -125,26 +124,21 @@ class TrainedMember:
     """One member when it stopped.
 
     member: its number within the run; outcome: why it stopped; steps: steps it took; weights: its weights by name,
-    without a member axis; see :func:`.networks.list_weight_shapes`; correlation: correlation of the copula between the
-    severities, (M, M); the identity without a copula; history: one row per check: the step, then the losses in the
-    order of :class:`.losses.LossTerms`.
+    without a member axis; see :data:`.networks.Weights`.
     """
 
     member: int
     outcome: TrainingOutcome
     steps: int
     weights: dict[str, Tensor]
-    correlation: Tensor
-    history: FloatArray
 
 
 @dataclass
 class TrainingState:
-    """One stack in training: members, position in the data, and what has been recorded."""
+    """One stack in training: members, position in the data, and the members that have stopped."""
 
     stack: MemberStack
     batches: BatchSampler
-    history: dict[int, list[list[float]]] = field(default_factory=dict)  # rows of losses of each running member
     trained: list[TrainedMember] = field(default_factory=list)
 
     @property
@@ -171,7 +165,7 @@ def make_training_state(
     """
     stack = make_member_stack(members, plan, controls.shape[1], controls)
     batches = make_batch_sampler(controls, patients, members, plan)
-    return TrainingState(stack, batches, history={member: [] for member in members})
+    return TrainingState(stack, batches)
 
 
 class _StackRecord(BaseModel):
@@ -221,11 +215,7 @@ def _collect_tensors(state: TrainingState) -> dict[str, Tensor]:
     tensors = dict(_iter_live_tensors(state))
     for member, stream in zip(state.stack.members, state.stack.streams, strict=True):
         tensors[f"stream.{member}"] = stream.get_state()
-        history = torch.tensor(state.history[member], dtype=torch.float64)
-        tensors[f"seen.{member}"] = history.view(-1, 1 + len(LossTerms._fields))
     for trained in state.trained:
-        tensors[f"seen.{trained.member}"] = torch.from_numpy(trained.history)
-        tensors[f"correlation.{trained.member}"] = trained.correlation
         tensors |= {f"done.{trained.member}.{name}": weight for name, weight in trained.weights.items()}
     return tensors
 
@@ -242,16 +232,8 @@ def _restore_state(state: TrainingState, record: _StackRecord, tensors: dict[str
         tensor.copy_(tensors[name])
     for member, stream in zip(state.stack.members, state.stack.streams, strict=True):
         stream.set_state(tensors[f"stream.{member}"])
-    state.history = {member: tensors[f"seen.{member}"].tolist() for member in state.stack.members}
     state.trained = [
-        TrainedMember(
-            member,
-            outcome,
-            steps,
-            _select_prefix(tensors, f"done.{member}."),
-            tensors[f"correlation.{member}"],
-            tensors[f"seen.{member}"].numpy(),
-        )
+        TrainedMember(member, outcome, steps, _select_prefix(tensors, f"done.{member}."))
         for member, outcome, steps in record.trained
     ]
 

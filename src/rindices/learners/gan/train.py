@@ -143,7 +143,7 @@ def take_step(stack: MemberStack, x: Tensor, y: Tensor) -> LossTerms:
         change=losses.change_loss(change.drawn),
         decomposition=losses.decomposition_loss(shares, change.singles),
         reconstruction=losses.reconstruction_loss(
-            networks.apply_perceptron(weights, "g2", shares.flatten(1, 2)).view(z.drawn.shape), z.drawn
+            networks.apply_perceptron(weights, "g2", shares.flatten(1, 2)).view(z.singles.shape), z.singles
         ),
         orthogonality=losses.orthogonality_loss(change.singles),
         monotonicity=losses.monotonicity_loss(change.drawn, change.higher),
@@ -178,13 +178,8 @@ _adam = functools.partial(adam, fused=True, weight_decay=0.0, amsgrad=False, max
 
 
 def release_stopped_members(state: TrainingState, terms: LossTerms, recipe: Recipe) -> None:
-    """Record the losses, and move members that must stop to ``state.trained``.
-
-    A member has converged when its losses are below the paper's bars.
-    """
+    """Move members that must stop to ``state.trained``: one has converged when its losses are below the bars."""
     table, members = torch.stack(terms), state.stack.members
-    for row, member in zip(table.T.tolist(), members, strict=True):
-        state.history[member].append([float(state.steps), *row])
     finite = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)
     below = (terms.reconstruction < recipe.reconstruction_bar) & (terms.monotonicity < recipe.monotonicity_bar)
     converged, running = below & (state.steps >= recipe.min_steps), []
@@ -201,10 +196,8 @@ def release_stopped_members(state: TrainingState, terms: LossTerms, recipe: Reci
 
 
 def _make_trained_member(state: TrainingState, position: int, outcome: TrainingOutcome) -> TrainedMember:
-    stack, member = state.stack, state.stack.members[position]
-    weights = {name: weight.detach()[position].cpu().clone() for name, weight in stack.weights.items()}
-    correlation = losses.copula_correlation(weights.pop("phi")[None])[0]
-    return TrainedMember(member, outcome, state.steps, weights, correlation, np.array(state.history.pop(member)))
+    weights = {name: weight.detach()[position].cpu().clone() for name, weight in state.stack.weights.items()}
+    return TrainedMember(state.stack.members[position], outcome, state.steps, weights)
 
 
 def extract_head(weights: Mapping[str, Tensor]) -> SurrealHead:
@@ -219,6 +212,6 @@ def _compute_shift_curves(trained: TrainedMember, controls: FloatArray) -> Float
     """Return the mean change of controls (N, R) under each pattern alone, (Q, M, R), in control sd."""
     weights = {name: weight.double()[None] for name, weight in trained.weights.items()}
     code = networks.encode_controls(weights, torch.as_tensor(controls, dtype=torch.float64)[None])
-    singles = torch.eye(len(trained.correlation), dtype=torch.float64).expand(1, len(controls), -1, -1)
+    singles = torch.eye(weights["phi"].shape[1], dtype=torch.float64).expand(1, len(controls), -1, -1)
     changes = [networks.compute_change(weights, code, severity * singles) for severity in SEVERITY_LEVELS]
     return np.stack([change[0].mean(dim=0).numpy() / CONTROL_SD for change in changes])
