@@ -51,11 +51,12 @@ class Claim(NamedTuple):
 
 def load_claims(path: Path = ROOT / "benchmarks" / "claims.toml") -> list[Claim]:
     """Return all claims."""
-    entries = tomllib.loads(path.read_text("utf-8"))
-    return [
-        Claim(name, **{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
-        for name, entry in entries.items()
-    ]
+    entries: dict[str, dict[str, Any]] = tomllib.loads(path.read_text("utf-8"))
+    claims = []
+    for name, entry in entries.items():
+        values: dict[str, Any] = {key: tuple(each) if isinstance(each, list) else each for key, each in entry.items()}
+        claims.append(Claim(name, **values))
+    return claims
 
 
 def compute_fingerprint(code: Iterable[str], files: Iterable[Path], read: ReadFile) -> str:

@@ -93,7 +93,8 @@ def test_lambda_is_printed_only_where_it_was_chosen() -> None:
 def test_data_of_single_people_are_written_where_asked_for_and_listed(study: FinishedStudy) -> None:
     listed = next(line for line in study.printed.splitlines() if line.startswith("written"))
     files = {path.name for path in study.out.iterdir() if path.is_file()}
-    described = {"r_indices.json", "patterns.json", "effects.json", "cohort.json", "dataset_description.json"}
+    described = {f"{name}.json" for name in ("r_indices", "patterns", "effects", "subgroups")}
+    described |= {"cohort.json", "dataset_description.json"}
     assert files - described == set(listed.partition(": ")[2].split(", "))
     assert "rindices fit again, with --with-ids" in str(invoke("report", str(study.out), "--with-ids").exception)
     done = invoke("fit", *study.arguments, "--with-ids")

@@ -51,7 +51,7 @@ def test_python_and_command_write_the_same_files(tmp_path: Path) -> None:
     assert {Path(warning.filename).name for warning in caught} == {Path(__file__).name}
     files = drop_notes(read_files(tmp_path / "python"))
     assert files == drop_notes(read_files(tmp_path / "command"))
-    assert len(files) == 10
+    assert len(files) == 12
     problems = json.loads(files["cohort.json"])["problems"]
     assert str(caught[0].message).startswith(problems[0]["what"])
     assert problems[0]["what"] in " ".join(done.stderr.split())

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from rindices.tables.cohort import Cohort
 
 _TABLES = (
-    "model.safetensors r_indices.tsv r_indices_visits.tsv patterns.tsv effects.tsv wrong_cells.tsv trajectories.tsv"
+    "model.safetensors r_indices.tsv r_indices_visits.tsv patterns.tsv effects.tsv subgroups.tsv wrong_cells.tsv "
+    "trajectories.tsv"
 )
 _ONE_INDEX = "none beyond the mean difference; one index along it"
 EXAMPLES = {"fit": "study.toml --out results, or rindices fit dlmuse.csv --participants ...", "report": "results"}
