@@ -61,6 +61,7 @@ def train_row(rows: list[Row], task: str, weight: float, quarter: int, options: 
         return row
     start = time.process_time()
     plan = TrainingPlan(3, recipe, SEED, tuple(range(options.members)))
+    options.keep.mkdir(parents=True, exist_ok=True)
     path = options.keep / ("_".join(map(str, key.values())) + ".pt")
     trained = TrainedTask.begin(task, SEED, options.adjusted, plan, path)
     # the last quarter ends where the members meet the bars
