@@ -50,6 +50,7 @@ def test_the_same_disease_is_found_again_and_the_report_shows_it(folder: Path, t
     assert value["results"][0]["matched"]
     assert value["results"][0]["regions"] == 36
     people = pd.read_csv(tmp_path / "a/replication_people.tsv", sep="\t")
+    assert "none of whom was in b" in value["text"]
     assert people["study"].tolist() == [1, 2]
     assert people["n"].tolist() == [100, 100]
     assert (people["rank_correlation"] > 0.7).all()
@@ -93,3 +94,8 @@ def test_tables_that_have_moved_and_common_people_are_said(folder: Path, tmp_pat
     assert done.exit_code == 0, done.output
     assert "note: the people of a are not at hand" in done.stderr
     assert "warning: 180 ids are in both studies" in done.stderr
+    text = (tmp_path / "out/replication.txt").read_text("utf-8")
+    assert "some of whom may have been in a" in " ".join(text.split())
+    (tmp_path / "a/model.safetensors").unlink()
+    with pytest.raises(AnalysisError, match="ended without a model, so it has no pattern"):
+        invoke("replicate", tmp_path / "a", folder / "b", "--out", tmp_path / "out")

@@ -171,8 +171,14 @@ def _correlate_ranks(columns: FloatArray) -> float:
     return float(np.corrcoef(rankdata(columns, axis=0).T)[0, 1]) if len(columns) > 3 else np.nan
 
 
-def describe_replication(result: Replication, names: tuple[str, str], people: pd.DataFrame | None = None) -> str:
-    """Return a paragraph for a paper; people: rows of `compare_people` with the number of the ``study`` (1 or 2)."""
+def describe_replication(
+    result: Replication, names: tuple[str, str], people: pd.DataFrame | None = None, has_common_people: bool = False
+) -> str:
+    """Return a paragraph for a paper.
+
+    people: rows of `compare_people` with the number of the ``study`` (1 or 2); has_common_people: whether both studies
+    may have the same people.
+    """
     table, (first, second) = result.table, names
     pairs = [
         f"{row.first} of {first} and {row.second} of {second} (r = {row.correlation:.2f}, {_format_p(row.p)})"
@@ -196,11 +202,12 @@ def describe_replication(result: Replication, names: tuple[str, str], people: pd
     for study, rows in () if people is None else people.groupby("study"):
         own, other = names if study == 1 else names[::-1]
         found = [
-            f"{row.rank_correlation:.2f} for their own {row.index} and its {row.other} (95 % interval {row.low:.2f} to "
-            f"{row.high:.2f}; {row.in_controls:.2f} in controls; AUC of its {row.other} {row.auc:.2f})"
+            f"{row.rank_correlation:.2f} for {row.index} of {own} and {row.other} of {other} (95 % interval "
+            f"{row.low:.2f} to {row.high:.2f}; {row.in_controls:.2f} in controls; AUC of {row.other} {row.auc:.2f})"
             for row in rows.itertuples()
         ]
-        who = f"In {rows['n'].iloc[0]} patients of {own}, whom the model of {other} has not seen"
+        seen = "some of whom may have been" if has_common_people else "none of whom was"
+        who = f"In {rows['n'].iloc[0]} patients of {own}, {seen} in {other}"
         sentences.append(f"{who}, rank correlations were {'; '.join(found)}.")
     return " ".join(sentences)
 

@@ -245,7 +245,8 @@ def _print_null_result(error: "NoPatternError", out: Path, page: str | None, sec
 
     typer.echo(str(error), err=True)
     adjusted = load_statements().adjustment(error.selection.adjustment)
-    written = f"{out}: effects.tsv, cohort.json, selection.json, study.toml"
+    tables = ", ".join(name for name in _TABLES.split() if (out / name).exists())
+    written = f"{out}: {tables}, cohort.json, selection.json, study.toml"
     facts = [("adjusted for", adjusted), ("difference", _describe_difference(error.selection)), ("written", written)]
     print_facts([*facts, ("report", page or "")])
 

@@ -1,6 +1,7 @@
 """``rindices replicate``: whether the patterns of one study are found in another."""
 
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,7 +70,7 @@ def replicate(
 
     make_folder(out)
     sources = (_read_source(first), _read_source(second))
-    _warn_of_common_people(sources)
+    has_common_people = _warn_of_common_people(sources)
     places = _locate_regions([[part for parts in each.parts for part in parts] for each in sources])
     tables = [
         dict(zip((tuple(sorted(places[part] for part in parts)) for parts in each.parts), each.patterns.T, strict=True))
@@ -88,7 +89,7 @@ def replicate(
             compared.append(analysis.compare_people(own.indices, applied, named).assign(study=study))
     people = pd.concat(compared)[list(analysis.PEOPLE_COLUMN_DESCRIPTIONS)] if compared else None
     names = (sources[0].name, sources[1].name)
-    text = analysis.describe_replication(result, names, people)
+    text = analysis.describe_replication(result, names, people, has_common_people)
     settings = {"first": names[0], "second": names[1], "seed": seed, "chance": result.chance, "text": text}
     with explain_write_errors(f"to {out}"):
         analysis.plot_replication(result, names, out / "replication.png")
@@ -109,6 +110,8 @@ def _read_source(path: Path) -> _Source:
             raise AnalysisError(f"{path} needs the columns region and effect, a number; it has {join_names(table)}.")
         table = table.dropna(subset="effect")
         return _Source(path.stem, tuple(table["region"]), table[["effect"]].to_numpy(dtype=float).T)
+    if (path / "selection.json").is_file() and not (path / "model.safetensors").is_file():
+        raise AnalysisError(f"the study in {path} ended without a model, so it has no pattern: compare another one.")
     model = load(path / "model.safetensors" if path.is_dir() else path)
     if not path.is_dir():
         name = path.absolute().parent.name if path.stem == "model" else path.stem
@@ -134,12 +137,14 @@ def _note(what: str, error: RindicesError) -> None:
     print_problems([Problem(Severity.NOTE, text, code=ProblemCode.MISSING_OUTPUTS)])
 
 
-def _warn_of_common_people(sources: tuple[_Source, _Source]) -> None:
+def _warn_of_common_people(sources: tuple[_Source, _Source]) -> bool:
+    """Warn of ids that two studies have in common, and return whether there are any."""
     ids = [set() if each.indices is None else set(each.indices["participant_id"]) for each in sources]
     if both := tuple(sorted(ids[0] & ids[1])):
         what = f"{format_count(len(both), 'id is', 'ids are')} in both studies, which may share people"
         cure = "People whom both models have seen say nothing about replication"
         print_problems([Problem(Severity.WARNING, what, "", cure, ProblemCode.TRAINING_PEOPLE, offenders=both)])
+    return bool(both)
 
 
 def _locate_regions(tables: Sequence[Sequence[str]]) -> dict[str, str]:
@@ -197,7 +202,12 @@ def _apply_to_people(own: _Source, other: _Source) -> "pd.DataFrame | None":
     try:
         is_harmonised = other.model.preprocessing.harmoniser is not None and SITE in own.cohort.people
         model = other.model.with_sites(own.cohort) if is_harmonised else other.model
-        return model.apply(own.cohort)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            applied = model.apply(own.cohort)
+        for each in caught:
+            typer.echo(f"warning: {each.message}", err=True)
+        return applied
     except RindicesError as error:
         _note(f"the model of {other.name} was not applied to the people of {own.name}", error)
         return None
