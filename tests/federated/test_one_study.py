@@ -49,6 +49,11 @@ def test_sites_draw_missing_cells() -> None:
         volumes = site.cohort.volumes.to_numpy()
         assert np.isfinite(volumes).all()
         np.testing.assert_array_equal(volumes[~np.isnan(measured)], measured[~np.isnan(measured)])
+        true = cohort.volumes.loc[cohort.people[ID].isin(site.cohort.people[ID])].to_numpy()
+        deviations = (np.log(each) - np.log(true).mean(axis=0) for each in (volumes, true))
+        drawn, expected = (each[np.isnan(measured)] for each in deviations)
+        assert np.corrcoef(drawn, expected)[0, 1] > 0.5  # by the other cells; 0 if drawn by the region's mean alone
+        assert 0.8 < drawn.std() / expected.std() < 1.2  # expectations would vary less
     model = ri.fit_federated(cohorts, patterns=3, members=5)
     own = pd.concat([site.tabulate_people(model) for site in sites.values()]).set_index(ID)
     patients = cohort.people[ID][cohort.is_patient]
