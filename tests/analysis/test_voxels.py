@@ -114,9 +114,9 @@ def test_people_without_an_image_are_left_out(people: tuple[pd.DataFrame, pd.Dat
     assert (row["n"], row["n_controls"]) == (19, 29)
 
 
-def test_without_nilearn_the_error_names_the_extra(
+def test_without_nibabel_the_error_names_the_extra(
     people: tuple[pd.DataFrame, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "nilearn", None)
+    monkeypatch.setitem(sys.modules, "nibabel", None)
     with pytest.raises(AnalysisError, match=r"pip install 'rindices\[brain\]'"):
         compare_voxels(*people)

@@ -143,7 +143,6 @@ def test_the_true_regions_have_the_largest_effects(tmp_path: Path) -> None:
 
 def test_maps_of_voxels_are_written(tmp_path: Path) -> None:
     nibabel = pytest.importorskip("nibabel")
-    pytest.importorskip("nilearn")
     indices, images = write_images(tmp_path)
     write_cohort(ri.simulate_cohort("tiny", 0), tmp_path)
     volumes = pd.read_csv(tmp_path / "volumes.csv").iloc[: len(indices)]

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 import rindices.analysis.compare as compare
-from rindices._typing import FloatArray
+from rindices._typing import AnyArray, BoolArray, FloatArray
 from rindices.analysis.compare import SEVERITY_CUTS, GroupEffects
 from rindices.analysis.tidy import false_discovery_rate, join_by_id
 from rindices.atomic import write_atomically
@@ -65,10 +64,6 @@ def compare_voxels(
     -------
     VoxelComparison
     """
-    try:
-        from nilearn import masking
-    except ImportError as error:
-        raise AnalysisError("voxel-wise comparison needs nilearn: pip install 'rindices[brain]'.") from error
     groups = compare.make_subgroups(indices, cuts, others_below)
     paths = join_by_id(indices, images)["image"]
     design = compare.make_covariate_design(indices, covariates)
@@ -78,29 +73,28 @@ def compare_voxels(
     if n_controls < 2:
         raise AnalysisError(f"{n_controls} controls with an image are too few to compare with: at least 2 are needed.")
     used = complete & (control | np.any([group.rows for group in groups], axis=0))
-    images_by_person = _open_images(dict(zip(indices.loc[used, ID], paths[used], strict=True)))
-    inside = _make_mask(images_by_person, mask)
-    values = _extract_voxels(images_by_person, inside)
+    opened = _open_images(dict(zip(indices.loc[used, ID], paths[used], strict=True)))
+    reference = next(iter(opened.values()))
+    inside = _find_varying_voxels(opened) if mask is None else _read_mask(mask, reference)
+    if not inside.any():
+        raise AnalysisError("no voxel is inside the mask: give another with --mask.")
+    values = _extract_voxels(opened, inside)
     rows: list[dict[str, object]] = []
     maps: dict[str, Image] = {}
     for group in groups:
         members = (group.rows & complete)[used]
         effects = compare.estimate_group_effects(values, members, control[used], design[used])
-        q = false_discovery_rate(effects.p)
-        n = int(members.sum())
-        sizes = {
-            "n": n,
-            "n_controls": n_controls,
-            "voxels": values.shape[1],
-            "note": compare.note_small_groups(n, n_controls),
-        }
-        rows.append(group.labels | sizes | _summarise_map(effects, q, inside))
+        n, q = int(members.sum()), false_discovery_rate(effects.p)
+        sizes = {"n": n, "n_controls": n_controls, "voxels": values.shape[1], "significant": int((q < _ALPHA).sum())}
+        row = group.labels | sizes | {"note": compare.note_small_groups(n, n_controls)}
         if np.isfinite(effects.t).any():
+            row |= _describe_peak(effects, q, np.argwhere(inside), reference.affine)
             significant = np.where(q < _ALPHA, effects.effect, 0.0)
             for kind, array in {"effect": effects.effect, "t": effects.t, "significant": significant}.items():
-                # voxels outside the mask, and constant ones, are 0
-                values_of_map = np.nan_to_num(array).astype(np.float32)
-                maps[f"{group.index}_{group.name}_{kind}"] = masking.unmask(values_of_map, inside)
+                volume = np.zeros(inside.shape, dtype=np.float32)  # also where all people have the same value
+                volume[inside] = np.nan_to_num(array)
+                maps[f"{group.index}_{group.name}_{kind}"] = type(reference)(volume, reference.affine)
+        rows.append(row)
     return VoxelComparison(pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS)), maps)
 
 
@@ -117,9 +111,11 @@ def write_maps(compared: VoxelComparison, folder: Path) -> list[Path]:
 
 def _open_images(paths: Mapping[str, str]) -> dict[str, Image]:
     """Open the images by person without reading the voxels; refuse unreadable images and different grids."""
-    import nibabel
-    from nibabel.filebasedimages import ImageFileError
-
+    try:
+        import nibabel
+        from nibabel.filebasedimages import ImageFileError
+    except ImportError as error:
+        raise AnalysisError("voxel-wise comparison needs nibabel: pip install 'rindices[brain]'.") from error
     images: dict[str, Image] = {}
     unreadable = []
     for person, path in paths.items():
@@ -130,12 +126,11 @@ def _open_images(paths: Mapping[str, str]) -> dict[str, Image]:
     if unreadable:
         raise AnalysisError(f"images cannot be read: {join_names(unreadable)}. Check the paths.")
     first, reference = next(iter(images.items()))
-    grid = _format_grid(reference)
     if len(reference.shape) != 3:
-        raise AnalysisError(f"the image of {first} has the shape {grid}: give one volume per person.")
+        raise AnalysisError(f"the image of {first} is {_format_grid(reference)}: give one volume per person.")
     others = [f"{name} ({_format_grid(img)})" for name, img in images.items() if not _has_same_grid(img, reference)]
     if others:
-        what = f"images have another grid than the image of {first} ({grid}): {join_names(others)}"
+        what = f"images have another grid than the image of {first} ({_format_grid(reference)}): {join_names(others)}"
         raise AnalysisError(f"{what}. Resample all images to one grid (same size, voxels and position).")
     return images
 
@@ -146,46 +141,35 @@ def _has_same_grid(image: Image, reference: Image) -> bool:
 
 def _format_grid(image: Image) -> str:
     size = "x".join(str(number) for number in image.shape)
-    voxel = "x".join(f"{number:g}" for number in np.abs(image.header.get_zooms()[:3]))
     corner = ", ".join(f"{number:g}" for number in image.affine[:3, 3])
-    return f"{size}, {voxel} mm, from {corner}"
+    return f"{size} voxels, from {corner}"
 
 
-def _make_mask(images: Mapping[str, Image], mask: str | Path | Image | None) -> Image:
-    """Return the mask as an image with the grid of the images.
-
-    Without one, voxels that vary, are finite in everyone and not 0 in at least half of the people.
-    """
+def _read_mask(mask: str | Path | Image, reference: Image) -> BoolArray:
+    """Return the voxels inside a mask, which must have the grid of the images."""
     import nibabel
-    from nilearn.image import new_img_like
 
-    first, reference = next(iter(images.items()))
-    if mask is not None:
-        mask_image: Image = nibabel.load(mask) if isinstance(mask, str | Path) else mask
-        if not _has_same_grid(mask_image, reference):
-            grids = _format_grid(mask_image), _format_grid(reference)
-            raise AnalysisError(f"the mask has another grid ({grids[0]}) than the image of {first} ({grids[1]}).")
-        inside = np.asarray(mask_image.dataobj) > 0
-    else:
-        low: Any = np.inf
-        high: Any = -np.inf
-        filled: Any = 0
-        for image in images.values():
-            data = np.asarray(image.dataobj, dtype=np.float32)
-            low, high, filled = np.minimum(low, data), np.maximum(high, data), filled + (data != 0)
-        inside = (high > low) & np.isfinite(high - low) & (2 * filled >= len(images))
-    if not inside.any():
-        raise AnalysisError("no voxel is inside the mask: give another with --mask.")
-    return new_img_like(reference, inside.astype("uint8"))
+    image: Image = nibabel.load(mask) if isinstance(mask, str | Path) else mask
+    if not _has_same_grid(image, reference):
+        grids = _format_grid(image), _format_grid(reference)
+        raise AnalysisError(f"the mask has another grid ({grids[0]}) than the images ({grids[1]}).")
+    return np.asarray(image.dataobj) > 0
 
 
-def _extract_voxels(images: Mapping[str, Image], inside: Image) -> NDArray[np.float32]:
+def _find_varying_voxels(images: Mapping[str, Image]) -> BoolArray:
+    """Return the voxels that vary, are finite in everyone and not 0 in at least half of the people."""
+    low: Any = np.inf
+    high: Any = -np.inf
+    filled: Any = 0
+    for image in images.values():
+        data = np.asarray(image.dataobj, dtype=np.float32)
+        low, high, filled = np.minimum(low, data), np.maximum(high, data), filled + (data != 0)
+    return np.asarray((high > low) & np.isfinite(high - low) & (2 * filled >= len(images)))
+
+
+def _extract_voxels(images: Mapping[str, Image], inside: BoolArray) -> AnyArray:
     """Return the voxels inside the mask, (N, V)."""
-    from nilearn.masking import apply_mask
-
-    values = np.empty((len(images), int(np.asarray(inside.dataobj).sum())), dtype=np.float32)
-    for row, image in enumerate(images.values()):
-        values[row] = apply_mask(image, inside, dtype="f", ensure_finite=False)
+    values = np.stack([np.asarray(image.dataobj, dtype=np.float32)[inside] for image in images.values()])
     not_finite = [person for person, row in zip(images, values, strict=True) if not np.isfinite(row).all()]
     if not_finite:
         what = f"images hold missing or infinite values inside the mask: {join_names(not_finite)}"
@@ -193,17 +177,12 @@ def _extract_voxels(images: Mapping[str, Image], inside: Image) -> NDArray[np.fl
     return values
 
 
-def _summarise_map(effects: GroupEffects, q: FloatArray, inside: Image) -> dict[str, object]:
-    """Return the columns of the table that describe one map."""
-    if not np.isfinite(effects.t).any():
-        return {"significant": 0}
-    significant = q < _ALPHA
-    peak = int(np.nanargmax(np.abs(effects.t)))
-    position = inside.affine @ [*np.argwhere(np.asarray(inside.dataobj))[peak], 1]
+def _describe_peak(effects: GroupEffects, q: FloatArray, places: AnyArray, affine: FloatArray) -> dict[str, object]:
+    """Return the columns of the table about the largest difference; places: positions (V, 3) of the voxels."""
+    peak, significant = int(np.nanargmax(np.abs(effects.t))), q < _ALPHA
     return {
-        "significant": int(significant.sum()),
         "t_threshold": float(np.abs(effects.t[significant]).min()) if significant.any() else np.nan,
         "peak_t": effects.t[peak],
         "peak_effect": effects.effect[peak],
-        **{f"peak_{axis}": float(position[k]) for k, axis in enumerate("xyz")},
+        **dict(zip(("peak_x", "peak_y", "peak_z"), affine @ [*places[peak], 1], strict=False)),
     }
