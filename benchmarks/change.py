@@ -16,21 +16,21 @@ import pandas as pd
 
 import rindices
 from benchmarks.suites.patients import read_psychosis_visits
-from rindices.analysis.change_models import model_change
-from rindices.analysis.slopes import IndexVisits, compare_slopes, estimate_slopes
+from rindices.analysis.change import change_per_year
+from rindices.analysis.slopes import Visits, compare_slopes, estimate_slopes
 
 RESULTS = Path(__file__).parent / "results"
 DATA = Path(os.environ.get("RINDICES_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
-def simulate_visits(n_people: int, n_visits: int, seed: int) -> tuple[IndexVisits, np.ndarray]:
+def simulate_visits(n_people: int, n_visits: int, seed: int) -> tuple[Visits, np.ndarray]:
     """Return visits at uneven times of people of whom a third does not change, and their true slopes."""
     rng = np.random.default_rng(seed)
     person = np.repeat(np.arange(n_people), n_visits)
     time = np.tile(np.arange(float(n_visits)), n_people) + rng.uniform(-0.3, 0.3, len(person))
     slopes = np.where(rng.random(n_people) < 1 / 3, 0.0, rng.gamma(4, 0.015, n_people))
     values = rng.beta(1, 2, n_people)[person] + slopes[person] * time + rng.normal(0, 0.05, len(person))
-    return IndexVisits(values, time, person, n_people), slopes
+    return Visits(values[:, None], time, person, n_people), slopes
 
 
 def measure_shrinkage() -> list[dict[str, float]]:
@@ -39,7 +39,7 @@ def measure_shrinkage() -> list[dict[str, float]]:
         errors = []
         for seed in range(20):
             visits, truth = simulate_visits(100, n_visits, seed)
-            result, lines = estimate_slopes(visits), visits.fit_lines().slope[:, 0]
+            result, lines = estimate_slopes(visits), visits.lines.slope[:, 0]
             covered = np.mean(np.abs(result.slopes - truth) < 1.645 * result.errors)
             errors.append((np.mean((lines - truth) ** 2), np.mean((result.slopes - truth) ** 2), covered))
         least, shrunken, covered = np.mean(errors, axis=0)
@@ -59,9 +59,9 @@ def share_significant(number: int, effect: float, n_people: int, n_visits: int, 
         age = rng.normal(size=(n_people, 1)) + 0.5 * is_patient[:, None]
         spread = (slopes - 0.04) * (is_patient if unequal else 0)  # patients' slopes vary twice as much
         extra = (effect * is_patient + 0.01 * age[:, 0] + spread)[visits.person] * visits.time
-        moved = IndexVisits(visits.values + extra, visits.time, visits.person, n_people)
+        moved = Visits(visits.values + extra[:, None], visits.time, visits.person, n_people)
         result = compare_slopes(moved, is_patient, age)
-        significant += bool(2 * stdtr(result.freedom, -abs(result.difference / result.error)) < 0.05)
+        significant += bool(2 * stdtr(result.freedom, -abs(result.value / result.error)) < 0.05)
     return significant / number
 
 
@@ -74,8 +74,8 @@ def compare_with_statsmodels(number: int) -> dict[str, float]:
     for seed in range(number):
         visits, _ = simulate_visits(60, 4, seed)
         is_patient = (np.arange(60) % 2).astype(float)
-        values = (visits.values + 0.02 * is_patient[visits.person] * visits.time) / 0.05
-        scaled = IndexVisits(values, visits.time, visits.person, 60)
+        values = (visits.values[:, 0] + 0.02 * is_patient[visits.person] * visits.time) / 0.05
+        scaled = Visits(values[:, None], visits.time, visits.person, 60)
         result = compare_slopes(scaled, is_patient, np.zeros((60, 0)))
         between = np.column_stack([np.ones(60), is_patient])[visits.person]
         design = np.column_stack([between, between * visits.time[:, None]])
@@ -84,9 +84,9 @@ def compare_with_statsmodels(number: int) -> dict[str, float]:
             warnings.simplefilter("ignore")
             expected = MixedLM(values, design, groups=visits.person, exog_re=z).fit(reml=True, method=["lbfgs"])
         converged += bool(expected.converged)
-        ours.append(result.difference / result.error)
+        ours.append(result.value / result.error)
         theirs.append(expected.fe_params[3] / expected.bse_fe[3])
-        errors.append(abs(result.difference - expected.fe_params[3]) / expected.bse_fe[3])
+        errors.append(abs(result.value - expected.fe_params[3]) / expected.bse_fe[3])
     limit = norm.ppf(0.975)
     return {
         "cohorts": number,
@@ -113,7 +113,7 @@ def measure_psychosis(data: Path) -> dict[str, list[dict[str, object]]]:
         axis=1,
     )
     frame["age"] = frame["age"].to_numpy(dtype=float)
-    models = model_change(frame, "age", covariates=["age", "sex"])
+    models = change_per_year(frame, "age", covariates=["age", "sex"])
     assert models.groups is not None
     assert models.retest is not None
     return {name: getattr(models, name).to_dict("records") for name in ("groups", "retest", "trial")}

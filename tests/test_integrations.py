@@ -40,7 +40,7 @@ def read_descriptor(name: str) -> dict[str, Any]:
 
 def list_invocations(tables: Path, out: Path) -> dict[str, dict[str, object]]:
     table = {"table": str(tables / "dlmuse.csv"), "participants": str(tables / "demog.csv")}
-    plink = {"on_missing": "error", "plink": str(out / "gwas"), "inverse_normal": True}
+    plink = {"on_missing": "error", "plink": str(out / "gwas")}
     fit = {"group": "group", "covariates": "age,sex,icv", "patterns": "2", "members": 2, "seed": 1}
     return {
         "rindices_apply": {"model": str(tables / "model.safetensors"), **table, **plink, "out": str(out / "r.tsv")},

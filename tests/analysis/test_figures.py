@@ -7,11 +7,10 @@ from matplotlib.image import imread
 from PIL import Image
 
 from rindices.analysis.change import change_per_year
-from rindices.analysis.change_models import model_change
 from rindices.analysis.figures import _MAX_PEOPLE, _space_evenly, plot_change, plot_group_change, plot_outcome
 from rindices.analysis.predict import predict_outcome
 from tests.analysis.helpers import make_visits
-from tests.analysis.test_change_models import make_group_visits
+from tests.analysis.test_change import make_group_visits
 from tests.analysis.test_predict import make_outcomes
 
 
@@ -34,7 +33,7 @@ def test_the_figure_has_one_row_per_index(tmp_path: Path) -> None:
     visits, _ = make_visits(20, 3)
     for names in (["r1"], ["r1", "r2"]):
         table = visits[["participant_id", "session_id", "age", *names]]
-        plot_change(change_per_year(table, "age"), table, "age", tmp_path / f"{len(names)}.png")
+        plot_change(change_per_year(table, "age"), tmp_path / f"{len(names)}.png")
     one, two = (imread(tmp_path / f"{number}.png").shape[0] for number in (1, 2))
     assert two > 1.5 * one
 
@@ -42,6 +41,6 @@ def test_the_figure_has_one_row_per_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize("n_visits", [2, 3])
 def test_the_figure_of_groups_has_one_row_per_index(n_visits: int, tmp_path: Path) -> None:
     frame = make_group_visits(n_visits, 12).drop(columns="r2")
-    plot_group_change(model_change(frame, "age"), frame, "age", tmp_path / "f.png")
+    plot_group_change(change_per_year(frame, "age"), tmp_path / "f.png")
     with Image.open(tmp_path / "f.png") as image:
         assert image.size == (1350, 525)

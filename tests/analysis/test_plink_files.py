@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
-from rindices.analysis.plink_files import compute_normal_ranks, write_plink_files
+from rindices.analysis.plink_files import write_plink_files
 from rindices.errors import InputError
 from rindices.preprocess.residualise import CategoricalCovariate, NumericCovariate
 
@@ -31,9 +30,8 @@ def make_people(number: int = 60) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def test_numbers_are_those_of_the_people(tmp_path: Path) -> None:
     indices, covariates = make_people()
-    phenotype_file, covariate_file = write_plink_files(indices, covariates, CODINGS, tmp_path / "gwas.v1")
-    assert (phenotype_file.name, covariate_file and covariate_file.name) == ("gwas.v1.phe", "gwas.v1.cov")
-    phenotypes = pd.read_csv(phenotype_file, sep="\t")
+    write_plink_files(indices, covariates, CODINGS, tmp_path / "gwas.v1")
+    phenotypes = pd.read_csv(tmp_path / "gwas.v1.phe", sep="\t")
     assert list(phenotypes) == ["FID", "IID", "r1", "r2"]
     np.testing.assert_array_equal(phenotypes["IID"], indices["participant_id"])
     np.testing.assert_array_equal(phenotypes["r1"], indices["r1"])
@@ -41,23 +39,12 @@ def test_numbers_are_those_of_the_people(tmp_path: Path) -> None:
     assert list(written) == ["FID", "IID", "age", "sex_M", "s_t_b", "s_t_c"]
     np.testing.assert_array_equal(written["sex_M"], (covariates["sex"] == "M").astype(float))
     np.testing.assert_array_equal(written["s_t_c"], (covariates["s t"] == "c").astype(float))
-    assert write_plink_files(indices, covariates, (), tmp_path / "none")[1] is None
+    write_plink_files(indices, covariates, (), tmp_path / "none")
+    assert not (tmp_path / "none.cov").exists()
 
 
-def test_normal_ranks_keep_the_order_and_are_normal() -> None:
-    values = np.random.default_rng(1).exponential(size=2_000)
-    scores = compute_normal_ranks(values)
-    np.testing.assert_array_equal(np.argsort(scores), np.argsort(values))
-    assert abs(stats.skew(scores)) < 1e-6
-    assert scores.std() == pytest.approx(1, abs=0.01)
-    blom = [stats.norm.ppf((rank - 0.375) / 4.25) for rank in (1.5, 4, 1.5, 3)]
-    np.testing.assert_allclose(compute_normal_ranks(np.array([2.0, 9.0, 2.0, 4.0])), blom)
-
-
-def test_several_rows_and_blanks_are_refused(tmp_path: Path) -> None:
+def test_blanks_are_refused(tmp_path: Path) -> None:
     indices, covariates = make_people(4)
-    with pytest.raises(InputError, match="several rows: sub-001"):
-        write_plink_files(indices.iloc[[0, 1, 1]], covariates.iloc[[0, 1, 1]], CODINGS, tmp_path / "a")
     with pytest.raises(InputError, match="blanks: sub 1"):
         write_plink_files(indices.assign(participant_id=["sub 1", "b", "c", "d"]), covariates, CODINGS, tmp_path / "a")
 
@@ -67,7 +54,7 @@ def test_plink_reads_the_files(program: str, tmp_path: Path) -> None:
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed")
     indices, covariates = make_people()
-    write_plink_files(indices, covariates, CODINGS, tmp_path / "gwas", inverse_normal=True)
+    write_plink_files(indices, covariates, CODINGS, tmp_path / "gwas")
     rng = np.random.default_rng(2)
     genotypes = rng.integers(0, 3, (len(indices), 2))
     alleles = [" ".join("AG"[k > n] for n in range(2)) for k in range(3)]
@@ -92,5 +79,5 @@ def test_plink_reads_the_files(program: str, tmp_path: Path) -> None:
     design = np.column_stack(
         [np.ones(60), genotypes[:, 0], *pd.read_csv(tmp_path / "gwas.cov", sep="\t").iloc[:, 2:].T.to_numpy()]
     )
-    slope = np.linalg.lstsq(design, compute_normal_ranks(indices["r1"].to_numpy()), rcond=None)[0][1]
+    slope = np.linalg.lstsq(design, indices["r1"].to_numpy(), rcond=None)[0][1]
     assert abs(table["BETA"].iloc[0]) == pytest.approx(abs(slope), rel=1e-3)

@@ -12,7 +12,7 @@ from rindices.analysis.predict import predict_outcome
 from rindices.cli.main import app
 from rindices.errors import AnalysisError
 from tests.analysis.helpers import make_visits
-from tests.analysis.test_change_models import make_group_visits
+from tests.analysis.test_change import make_group_visits
 from tests.analysis.test_predict import make_outcomes
 
 

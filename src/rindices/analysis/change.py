@@ -1,40 +1,62 @@
-"""Change of R-indices per year from repeat visits, one slope per person, with its interval.
+"""Change of R-indices per year from repeat visits: of persons, of groups, of people without change, and in a trial.
 
 A person's change is the slope of a straight line through the visits. The interval of an R-index (`model.intervals`)
 does not apply to it: most of that error comes from the person's anatomy and is the same at every visit. The error of a
-slope comes from the variation between visits, which is estimated from the visits themselves.
-Shape letters: N people, V visits, M patterns.
+slope comes from the variation between visits, which is estimated from the visits themselves. A mixed model shrinks
+slopes towards the mean of their group (`slopes`).
+Shape letters: N people, V visits, M R-indices, P covariate columns.
 """
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from scipy.special import ndtri, stdtr, stdtrit
 
-from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.analysis.tidy import exclude_missing_codes, sum_by_group
-from rindices.errors import Findings, InputError, ProblemCode, did_you_mean, format_count, join_names
-from rindices.tables.cohort import ID, SESSION
+import rindices.analysis.tidy as tidy
+from rindices._typing import AnyArray, BoolArray, FloatArray
+from rindices.analysis import slopes
+from rindices.errors import AnalysisError, Findings, InputError, ProblemCode, format_count, join_names
+from rindices.tables.cohort import GROUP, ID, SESSION
+from rindices.tables.validation.groups import CONTROL, PATIENT
 
 NOMINAL_COVERAGE = 0.9
-_MIN_DEGREES_OF_FREEDOM = 10  # fewer degrees of freedom do not suffice to estimate noise from residuals
-_MIN_YEARS = 1e-6
+_MIN_GROUP_SIZE = 3
+_EVERYONE = "all"
+
+
+@dataclass(frozen=True)
+class TrialDesign:
+    """A trial with two equal arms: share of change prevented, power, duration and number of visits."""
+
+    slowing: float = 0.3
+    power: float = 0.8
+    years: float = 2.0
+    visits: int = 5
 
 
 @dataclass(frozen=True)
 class YearlyChange:
-    """Change of R-indices per year."""
+    """Change of R-indices per year; columns of the tables are described in ``columns.toml``.
 
-    table: pd.DataFrame  # (N, ...): participant_id, visits, years, and r1_per_year, r1_per_year_low, r1_per_year_high
-    names: list[str]  # of the M R-indices
-    noise: FloatArray  # (M,), standard deviation of an R-index between visits, about the person's line
-    freedom: int  # degrees of freedom of the noise
-    noise_from_residuals: bool  # otherwise from the slopes of people, which is too large if people truly differ
+    table: one row per person with two visits or more; visits: the visits that were used, with ``years`` since the
+    person's first; names: of the M R-indices; noise (M,): standard deviation of an R-index between visits, about the
+    person's line; freedom: degrees of freedom of the noise; noise_from_residuals: otherwise from the slopes of people,
+    which is too large if people truly differ; trial: one row per R-index: people per arm; groups, retest: one row per
+    R-index: slopes of controls and patients and their difference, and the retest error; None without groups.
+    """
+
+    table: pd.DataFrame
+    visits: pd.DataFrame
+    names: list[str]
+    noise: FloatArray
+    freedom: int
+    noise_from_residuals: bool
+    trial: pd.DataFrame
+    groups: pd.DataFrame | None
+    retest: pd.DataFrame | None
     problems: Findings
 
     def summary(self) -> dict[str, Any]:
@@ -53,17 +75,29 @@ class YearlyChange:
         return sizes | {"indices": indices, "noise_from": source}
 
 
-def change_per_year(visits: pd.DataFrame, time: str, missing_codes: Sequence[str] = ()) -> YearlyChange:
+def change_per_year(
+    visits: pd.DataFrame,
+    time: str,
+    *,
+    covariates: Sequence[str] = (),
+    trial: TrialDesign | None = None,
+    missing_codes: Sequence[str] = (),
+) -> YearlyChange:
     """Return the change of each R-index per year.
 
     Parameters
     ----------
     visits : DataFrame
-        One row per visit: ``participant_id``, r1, r2, ... and the time.
+        One row per visit: ``participant_id``, r1, r2, ..., the time, the covariates and, to compare groups, ``group``
+        with the labels control and patient.
     time : str
         Column of the time: years as a number (age, years since the first visit) or a date.
+    covariates : sequence of str
+        Columns that levels and slopes are adjusted for when groups are compared, as they are at the first visit.
+    trial : TrialDesign, optional
+        By default a trial of two years with five visits that is to detect a slowing by 30 % with a power of 80 %.
     missing_codes : sequence of str
-        Values of the time that stand for missing, such as -9999; ``none`` if there are none.
+        Values of time and covariates that stand for missing, such as -9999; ``none`` if there are none.
 
     Returns
     -------
@@ -72,123 +106,222 @@ def change_per_year(visits: pd.DataFrame, time: str, missing_codes: Sequence[str
     Raises
     ------
     AnalysisError
-        If the time seems to hold codes for missing that were not named.
+        If columns are missing, a group is too small, or the time seems to hold codes for missing that were not named.
     InputError
-        If columns are missing, visits are duplicated, or nobody has two visits at different times.
+        If visits are duplicated, or nobody has two visits at different times.
     """
-    findings = Findings()
-    names = [name for name in visits.columns if re.fullmatch(r"r\d+", name)]
-    if not names:
-        raise InputError("the table has no R-indices: give what apply or fit wrote, with columns r1, r2, ...")
-    if time in visits:
-        visits = exclude_missing_codes(visits, [time], missing_codes)
-    years = convert_to_years(visits, time)
-    rows = select_usable_visits(visits, years, names, findings)
-    ids, person = np.unique(visits[ID].astype(str).to_numpy()[rows], return_inverse=True)
-    trends = LinearTrends.fit(years[rows], visits[names].to_numpy(dtype=float)[rows], person, len(ids))
-    repeated = trends.is_repeated
-    if not repeated.any():
-        raise InputError("nobody has two visits at different times: give repeat visits, one row per session_id.")
-    n_single = int((~repeated).sum())
-    if n_single:
-        what = f"{format_count(n_single, 'person has', 'people have')} a single visit (or time): left out"
-        findings.note(ProblemCode.SINGLE_VISITS, what)
-    noise, freedom, from_residuals = _estimate_visit_noise(trends, repeated)
-    if not from_residuals:
-        what = "hardly anyone has three visits: intervals come from how much slopes differ between people"
-        cure = "They are too wide if people truly differ; a third visit would separate noise from change"
-        findings.warn(ProblemCode.FEW_VISITS, what, cure)
-    table = _build_change_table(ids, trends, repeated, names, noise, freedom)
-    return YearlyChange(table, names, noise, freedom, from_residuals, findings)
+    findings, names = Findings(), tidy.find_index_columns(visits)
+    used = [*tidy.check_columns(visits, [time], "time"), *tidy.check_columns(visits, covariates, "covariates")]
+    visits = tidy.exclude_missing_codes(visits, list(dict.fromkeys(used)), missing_codes)
+    visits, years = _select_usable_visits(visits, _convert_to_years(visits[time]), names, findings)
+    person, ids = pd.factorize(visits[ID])
+    is_first, is_last = (~visits[ID].duplicated(keep=end).to_numpy() for end in ("first", "last"))
+    elapsed = years - years[is_first][person]
+    measured = slopes.Visits(visits[names].to_numpy(dtype=float), elapsed, person, len(ids))
+    labels = visits[GROUP].to_numpy()[is_first] if GROUP in visits else np.full(len(ids), _EVERYONE, dtype=object)
+    _check_repeated(measured.lines.is_repeated, labels, findings)
+    noise = _estimate_visit_noise(measured.lines, findings)
+    groups = retest = None
+    if GROUP in visits:
+        retest = slopes.estimate_retest_error(measured.take(labels == CONTROL)).set_axis(pd.Index(names, name="index"))
+    people = pd.DataFrame({ID: ids, GROUP: labels, "visits": measured.lines.visits.astype(int)})
+    people["years"] = elapsed[is_last]
+    people[[f"{name}_change" for name in names]] = measured.values[is_last] - measured.values[is_first]
+    estimated, tables = {}, []
+    for label in (_EVERYONE,) if retest is None else (CONTROL, PATIENT):
+        members = measured.take(labels == label)
+        variances = dict.fromkeys(names, np.nan) if retest is None else dict(retest["noise"] ** 2)
+        estimated[label] = [slopes.estimate_slopes(members, k, variances[name]) for k, name in enumerate(names)]
+        tables.append(_tabulate_slopes(people[labels == label], names, members.lines, estimated[label], noise, retest))
+    _report_two_stages(estimated, names, findings)
+    table = pd.concat(tables).sort_index()[measured.lines.is_repeated].reset_index(drop=True)
+    if retest is not None:
+        for label, rows in table.groupby(GROUP):
+            retest[f"{label}s_beyond"] = [rows[f"{name}_more_than_noise"].mean() for name in names]
+        retest = retest.reset_index()
+        groups = _compare_groups(
+            measured, labels, visits[is_first][list(covariates)].set_axis(ids), estimated, findings
+        )
+        groups.insert(0, "index", names)
+    sizes = _size_trials(names, estimated, trial or TrialDesign())
+    courses = visits[[ID, *names]].assign(years=elapsed)
+    return YearlyChange(table, courses, names, *noise, sizes, groups, retest, findings)
 
 
-@dataclass(frozen=True)
-class LinearTrends:
-    """Least-squares lines of people.
-
-    visits, years (N,): number of visits, and time from the first to the last; spread (N,): sum of squares of time about
-    its mean; slope, residual (N, M): slope, and sum of squares about the line.
-    """
-
-    visits: FloatArray
-    years: FloatArray
-    spread: FloatArray
-    slope: FloatArray
-    residual: FloatArray
-
-    @classmethod
-    def fit(cls, time: FloatArray, values: FloatArray, person: IntArray, n_people: int) -> "LinearTrends":
-        """Fit one line per person to values (V, M) at times (V,)."""
-        sum_by_person = partial(sum_by_group, group=person, n_groups=n_people)
-        visits = sum_by_person(np.ones(len(time)))
-        t = time - (sum_by_person(time) / visits)[person]
-        y = values - (sum_by_person(values) / visits[:, None])[person]
-        spread = sum_by_person(t**2)
-        slope = sum_by_person(t[:, None] * y) / np.maximum(spread, _MIN_YEARS**2)[:, None]
-        residual = sum_by_person((y - slope[person] * t[:, None]) ** 2)
-        first, last = np.full(n_people, np.inf), np.full(n_people, -np.inf)
-        np.minimum.at(first, person, time)
-        np.maximum.at(last, person, time)
-        return cls(visits, last - first, spread, slope, residual)
-
-    @property
-    def is_repeated(self) -> BoolArray:
-        """People with two visits at different times, (N,)."""
-        return np.asarray((self.visits > 1) & (self.spread > _MIN_YEARS))
-
-
-def _estimate_visit_noise(trends: LinearTrends, repeated: BoolArray) -> tuple[FloatArray, int, bool]:
-    """Return the noise of a visit (M,), its degrees of freedom, and whether it comes from residuals."""
-    freedom = int((trends.visits[repeated] - 2).sum())
-    if freedom >= _MIN_DEGREES_OF_FREEDOM:
-        return np.sqrt(trends.residual[repeated].sum(axis=0) / freedom), freedom, True
-    weight, slope = trends.spread[repeated], trends.slope[repeated]  # variance s2 of noise: s2 / spread of a slope
-    n_people = int(repeated.sum())
-    if n_people < 2:
-        raise InputError("one person with two visits does not show the noise: give more people, or a third visit.")
-    mean = weight @ slope / weight.sum()
-    return np.sqrt(weight @ (slope - mean) ** 2 / (n_people - 1)), n_people - 1, False
-
-
-def _build_change_table(
-    ids: NDArray[np.str_], trends: LinearTrends, repeated: BoolArray, names: list[str], noise: FloatArray, freedom: int
+def _tabulate_slopes(
+    people: pd.DataFrame,
+    names: list[str],
+    lines: slopes.LinearTrends,
+    shrunken: list[slopes.GroupSlopes],
+    noise: tuple[FloatArray, int, bool],
+    retest: pd.DataFrame | None,
 ) -> pd.DataFrame:
-    """Return slopes and intervals, one row per person with repeated visits."""
-    from scipy.stats import t as student
-
-    half = student.ppf((1 + NOMINAL_COVERAGE) / 2, freedom) * noise / np.sqrt(trends.spread[repeated])[:, None]
-    columns = {ID: ids[repeated], "visits": trends.visits[repeated].astype(int), "years": trends.years[repeated]}
-    for name, slope, width in zip(names, trends.slope[repeated].T, half.T, strict=True):
-        columns |= {f"{name}_per_year": slope}
-        columns |= {f"{name}_per_year_low": slope - width, f"{name}_per_year_high": slope + width}
+    """Return the people of a group with slopes and intervals, and with whether their change is more than noise."""
+    columns: dict[str, Any] = {ID: people[ID]} | ({} if retest is None else {GROUP: people[GROUP]})
+    columns |= {"visits": people["visits"], "years": people["years"]}
+    for k, (name, group) in enumerate(zip(names, shrunken, strict=True)):
+        error, change = noise[0][k] / np.sqrt(lines.spread), people[f"{name}_change"]
+        columns |= _make_interval(f"{name}_per_year", lines.slope[:, k], error, noise[1], NOMINAL_COVERAGE)
+        freedom = group.mean.freedom
+        columns |= _make_interval(f"{name}_shrunken", group.slopes, group.errors, freedom, NOMINAL_COVERAGE)
+        columns[f"{name}_change"] = change
+        if retest is not None:
+            columns[f"{name}_more_than_noise"] = np.abs(change) > retest.loc[name, "smallest_change"]
     return pd.DataFrame(columns)
 
 
-def convert_to_years(visits: pd.DataFrame, time: str) -> FloatArray:
+def _convert_to_years(values: pd.Series) -> FloatArray:
     """Return the time of each visit in years, (V,)."""
-    if time not in visits:
-        raise InputError(f"there is no column '{time}' for the time: {did_you_mean(time, list(visits.columns))}")
-    values = visits[time]
     if pd.api.types.is_numeric_dtype(values):
         return np.asarray(values, dtype=float)
     dates = pd.to_datetime(values, errors="coerce", format="ISO8601")
     wrong = values[dates.isna() & values.notna()]
     if len(wrong):
-        raise InputError(f"{time} holds neither years nor dates (2021-03-31): {join_names(wrong, 3)}.")
+        raise InputError(f"{values.name} holds neither years nor dates (2021-03-31): {join_names(wrong, 3)}.")
     days = (dates - dates.min()) / pd.Timedelta(days=1)
     return np.asarray(days.to_numpy(dtype=float) / 365.25)
 
 
-def select_usable_visits(visits: pd.DataFrame, years: FloatArray, names: list[str], findings: Findings) -> BoolArray:
-    """Return the visits with a time and all R-indices; refuse duplicates."""
+def _select_usable_visits(
+    visits: pd.DataFrame, years: FloatArray, names: list[str], findings: Findings
+) -> tuple[pd.DataFrame, FloatArray]:
+    """Return the visits with a time and all R-indices by person and time, and their years; refuse duplicates."""
     rows = np.isfinite(years) & np.isfinite(visits[names].to_numpy(dtype=float)).all(axis=1)
     if not rows.all():
         lacking = visits[ID][~rows]
-        count = format_count(len(lacking), "visit lacks", "visits lack")
-        what = f"{count} a time or an R-index"
+        what = f"{format_count(len(lacking), 'visit lacks', 'visits lack')} a time or an R-index"
         findings.warn(ProblemCode.INCOMPLETE_VISITS, what, offenders=lacking, ending="; left out")
-    duplicated = visits[rows].duplicated([ID, SESSION] if SESSION in visits else [ID, *names])
+    visits, years = visits[rows].assign(**{ID: visits[ID].astype(str)}), years[rows]
+    duplicated = visits.duplicated([ID, SESSION] if SESSION in visits else [ID, *names])
     if duplicated.any():
-        people = join_names(visits[rows][ID][duplicated])
-        raise InputError(f"visits appear more than once: {people}. Keep one row per visit.")
-    return np.asarray(rows)
+        raise InputError(f"visits appear more than once: {join_names(visits[ID][duplicated])}. Keep one row per visit.")
+    order = np.lexsort((years, visits[ID]))
+    return visits.iloc[order].reset_index(drop=True), years[order]
+
+
+def _check_repeated(repeated: BoolArray, labels: AnyArray, findings: Findings) -> None:
+    """Refuse visits of too few people with two of them."""
+    if not repeated.any():
+        raise InputError("nobody has two visits at different times: give repeat visits, one row per session_id.")
+    for label in (CONTROL, PATIENT) if _EVERYONE not in labels else ():
+        number = int((repeated & (labels == label)).sum())
+        if number < _MIN_GROUP_SIZE:
+            cure = "give more visits, or do not name groups"
+            raise AnalysisError(f"{number} {label}s with two visits are too few to compare groups: {cure}.")
+    n_single = int((~repeated).sum())
+    if n_single:
+        what = f"{format_count(n_single, 'person has', 'people have')} a single visit (or time): left out"
+        findings.note(ProblemCode.SINGLE_VISITS, what)
+
+
+def _estimate_visit_noise(lines: slopes.LinearTrends, findings: Findings) -> tuple[FloatArray, int, bool]:
+    """Return the noise of a visit (M,), its degrees of freedom, and whether it comes from residuals."""
+    repeated = lines.is_repeated
+    n_people, freedom = int(repeated.sum()), int((lines.visits[repeated] - 2).sum())
+    if freedom >= slopes.MIN_DEGREES_OF_FREEDOM:
+        return np.sqrt(lines.residual[repeated].sum(axis=0) / freedom), freedom, True
+    if n_people < 2:
+        raise InputError("one person with two visits does not show the noise: give more people, or a third visit.")
+    what = "hardly anyone has three visits: intervals come from how much slopes differ between people"
+    cure = "They are too wide if people truly differ; a third visit would separate noise from change"
+    findings.warn(ProblemCode.FEW_VISITS, what, cure)
+    weight, slope = lines.spread[repeated], lines.slope[repeated]  # variance s2 of noise: s2 / spread of a slope
+    mean = weight @ slope / weight.sum()
+    return np.sqrt(weight @ (slope - mean) ** 2 / (n_people - 1)), n_people - 1, False
+
+
+def _report_two_stages(estimated: dict[str, list[slopes.GroupSlopes]], names: list[str], findings: Findings) -> None:
+    """Say in one line for which R-indices the mixed model could not be fitted."""
+    failed = [
+        f"{name} of {label}s" if label != _EVERYONE else name
+        for label, results in estimated.items()
+        for name, result in zip(names, results, strict=True)
+        if result.mean.model == slopes.TWO_STAGE
+    ]
+    if failed:
+        what = f"the mixed model could not be fitted ({join_names(failed)}): two stages are used instead"
+        findings.warn(ProblemCode.MODEL_NOT_FITTED, what, "A third visit of more people would determine it")
+
+
+def _make_interval(name: str, value: Any, error: Any, freedom: int, coverage: float = 0.95) -> dict[str, Any]:
+    """Return a column and the two ends of its interval, as they are named in all tables."""
+    half = stdtrit(max(freedom, 1), (1 + coverage) / 2) * error
+    return {name: value, f"{name}_low": value - half, f"{name}_high": value + half}
+
+
+def _compare_groups(
+    visits: slopes.Visits,
+    labels: AnyArray,
+    covariates: pd.DataFrame,
+    estimated: dict[str, list[slopes.GroupSlopes]],
+    findings: Findings,
+) -> pd.DataFrame:
+    """Return one row per R-index: slopes of the groups, and their difference in people with all covariates (N, C)."""
+    complete = covariates.notna().all(axis=1).to_numpy()
+    if not complete.all():
+        what = f"{format_count(int((~complete).sum()), 'person lacks', 'people lack')} a covariate"
+        ending = "; left out of the comparison of groups"
+        findings.warn(ProblemCode.MISSING_VALUES, what, offenders=covariates.index[~complete], ending=ending)
+    is_patient = (labels[complete] == PATIENT).astype(float)
+    if not _MIN_GROUP_SIZE <= is_patient.sum() <= len(is_patient) - _MIN_GROUP_SIZE:
+        raise AnalysisError("too few people have all covariates to compare groups: adjust for fewer covariates.")
+    design = tidy.encode_covariates(covariates[complete])
+    design, compared, rows = design[:, design.std(axis=0) > 0], visits.take(complete), []
+    for k in range(visits.values.shape[1]):
+        result = slopes.compare_slopes(compared, is_patient, design, k)
+        row: dict[str, Any] = {"model": result.model}
+        row |= {f"{label}s": int((labels == label).sum()) for label in (CONTROL, PATIENT)}
+        for label in (CONTROL, PATIENT):
+            mean = estimated[label][k].mean
+            row |= _make_interval(f"{label}s_per_year", mean.value, mean.error, mean.freedom)
+        row |= _make_interval("difference", result.value, result.error, result.freedom)
+        statistic = result.value / result.error
+        rows.append(row | {"t": statistic, "freedom": result.freedom, "p": 2 * stdtr(result.freedom, -abs(statistic))})
+    table = pd.DataFrame(rows)
+    return table.assign(q=tidy.false_discovery_rate(table["p"]))
+
+
+def _size_trials(names: list[str], estimated: dict[str, list[slopes.GroupSlopes]], trial: TrialDesign) -> pd.DataFrame:
+    """Return people per arm to slow the change of patients, and to slow the part that exceeds controls' change."""
+    rows = []
+    for k, name in enumerate(names):
+        group = estimated.get(PATIENT, estimated.get(_EVERYONE, []))[k]
+        changes = [(PATIENT if PATIENT in estimated else _EVERYONE, group.mean.value, group.mean.error)]
+        if CONTROL in estimated:
+            control = estimated[CONTROL][k].mean
+            error = float(np.hypot(group.mean.error, control.error))
+            changes.append((f"{PATIENT} beyond {CONTROL}", group.mean.value - control.value, error))
+        for label, slope, error in changes:
+            row: dict[str, Any] = {"index": name, "group": label, "per_year": slope}
+            row |= {"slope_sd": np.sqrt(group.slope_variance), "noise": np.sqrt(group.noise_variance)} | asdict(trial)
+            interval = _make_interval("", abs(slope), error, group.mean.freedom)
+            variances = group.slope_variance, group.noise_variance
+            for end, change in (("", abs(slope)), ("_low", interval["_high"]), ("_high", max(interval["_low"], 0.0))):
+                row[f"per_arm{end}"] = compute_trial_size(change, *variances, trial)
+            rows.append(row)
+    return pd.DataFrame(rows).replace(np.inf, np.nan)
+
+
+def compute_trial_size(slope: float, slope_variance: float, noise_variance: float, trial: TrialDesign) -> float:
+    """Return the number of people per arm for a two-sided comparison of mean slopes at 0.05.
+
+    Each arm has n people with visits at the same times t. The variance of a least-squares slope is the variance between
+    slopes plus the noise variance over sum (t - mean t)^2, and
+
+    n = 2 (z_0.975 + z_power)^2 variance / (slowing * slope)^2.
+
+    slope: mean change per year that the treatment slows; slope_variance, noise_variance: between the slopes of people,
+    and of a visit. Returns people per arm who complete the trial, rounded up; infinite if there is no change. Raises
+    AnalysisError: if shares are not between 0 and 1, or the trial has visits at fewer than two times.
+    """
+    for name, value in (("slowing", trial.slowing), ("power", trial.power)):
+        if not 0 < value < 1:
+            raise AnalysisError(f"{name} {value:g} is not between 0 and 1: give a share such as 0.3.")
+    schedule = np.linspace(0, trial.years, trial.visits)
+    if len(np.unique(schedule)) < 2:
+        raise AnalysisError("a trial needs visits at two times or more: give more years and visits.")
+    if slope == 0:
+        return np.inf
+    variance = slope_variance + noise_variance / float(((schedule - schedule.mean()) ** 2).sum())
+    quantiles = float(ndtri(0.975) + ndtri(trial.power))
+    return float(np.ceil(2 * quantiles**2 * variance / (trial.slowing * slope) ** 2))

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rindices.analysis.change import NOMINAL_COVERAGE, YearlyChange, convert_to_years
-from rindices.analysis.change_models import ChangeModels
+from rindices.analysis.change import NOMINAL_COVERAGE, YearlyChange
 from rindices.analysis.predict import THIRDS, OutcomePrediction
 from rindices.atomic import atomic_path
 from rindices.tables.cohort import GROUP, ID
@@ -83,15 +82,14 @@ _MAX_PEOPLE = 400  # people whose change is drawn; of more people, evenly spaced
 _GROUP_COLOURS = {CONTROL: DOWN_COLOUR, PATIENT: UP_COLOUR}
 
 
-def plot_change(change: YearlyChange, visits: pd.DataFrame, time: str, path: Path) -> None:
+def plot_change(change: YearlyChange, path: Path) -> None:
     """Draw one row per R-index into a PNG file: visits on the left, change per year on the right."""
     number, table = len(change.names), change.table
     lines = table.iloc[_space_evenly(len(table), _MAX_LINES)]
-    courses = _list_courses(visits, time, set(lines[ID]))
     with draw_panels(path, (9.0, 2.6 * number + 0.5), number, 2, [1, 1.5]) as panels:
         for (left, right), name in zip(panels, change.names, strict=True):
             colours = dict(zip(lines[ID], _assign_colours(lines, name), strict=True))
-            for person, course in courses:
+            for person, course in _list_courses(change.visits, lines[ID]):
                 style = {"color": colours[person], "lw": 0.8, "marker": ".", "ms": 3, "alpha": 0.7}
                 left.plot(course["years"], course[name], **style)
             left.set_ylabel(name)
@@ -103,19 +101,18 @@ def plot_change(change: YearlyChange, visits: pd.DataFrame, time: str, path: Pat
         panels[0, 1].set_title(title, loc="left", fontsize="medium")
 
 
-def plot_group_change(models: ChangeModels, visits: pd.DataFrame, time: str, path: Path) -> None:
+def plot_group_change(change: YearlyChange, path: Path) -> None:
     """Draw one row per R-index into a PNG file: change since the first visit, and slopes by group."""
-    if models.groups is None:
+    if change.groups is None or change.retest is None:
         raise ValueError("the figure needs groups")
-    limits = {} if models.retest is None else models.retest.set_index("index")["smallest_change"].to_dict()
-    number = len(models.groups)
+    number = len(change.groups)
     with draw_panels(path, (9.0, 2.9 * number + 0.6), number, 2, [1.4, 1]) as panels:
-        for (left, right), record in zip(panels, models.groups.to_dict("records"), strict=True):
-            _plot_visits(left, models.people, visits, time, record)
-            for sign in (-1, 1) if record["index"] in limits else ():
-                label = "smallest change that is more than noise" if sign > 0 else None
-                left.axhline(sign * limits[record["index"]], color=LINE_COLOUR, ls="--", lw=1, label=label)
-            _plot_group_slopes(right, models.people, record)
+        records, limits = change.groups.to_dict("records"), change.retest["smallest_change"]
+        for (left, right), record, limit in zip(panels, records, limits, strict=True):
+            _plot_visits(left, change, record)
+            left.axhline(limit, color=LINE_COLOUR, ls="--", lw=1, label="smallest change that is more than noise")
+            left.axhline(-limit, color=LINE_COLOUR, ls="--", lw=1)
+            _plot_group_slopes(right, change.table, record)
         panels[-1, 0].set_xlabel("years since the first visit")
         low, high = panels[0, 0].get_ylim()
         panels[0, 0].set_ylim(low, high + 0.35 * (high - low))  # room for the legend
@@ -133,11 +130,9 @@ def _space_evenly(number: int, limit: int) -> Any:
     return np.unique(np.linspace(0, number - 1, min(number, limit)).astype(int))
 
 
-def _list_courses(visits: pd.DataFrame, time: str, people: set[str]) -> list[tuple[str, pd.DataFrame]]:
-    """Return the visits of each person in the order of time, with ``years`` since the first of them."""
-    frame = visits.assign(years=convert_to_years(visits, time), person=visits[ID].astype(str))
-    frame = frame[frame["person"].isin(people)].dropna(subset=["years"]).sort_values("years")
-    return [(name, rows.assign(years=rows["years"] - rows["years"].iloc[0])) for name, rows in frame.groupby("person")]
+def _list_courses(visits: pd.DataFrame, people: pd.Series) -> Any:
+    """Return the visits of each of some people."""
+    return visits[visits[ID].isin(people)].groupby(ID)
 
 
 def _plot_person_slopes(axes: Any, table: pd.DataFrame, name: str) -> None:
@@ -154,12 +149,12 @@ def _plot_person_slopes(axes: Any, table: pd.DataFrame, name: str) -> None:
     axes.margins(y=0.18)
 
 
-def _plot_visits(axes: Any, people: pd.DataFrame, visits: pd.DataFrame, time: str, record: dict[str, float]) -> None:
+def _plot_visits(axes: Any, change: YearlyChange, record: dict[str, float]) -> None:
     """Draw the change of persons since their first visit, and the mean slopes."""
     name, longest = str(record["index"]), 0.0
     for label, colour in _GROUP_COLOURS.items():
-        ids = people.loc[people[GROUP] == label, ID]
-        for _, course in _list_courses(visits, time, set(ids.iloc[_space_evenly(len(ids), _MAX_LINES)])):
+        ids = change.table.loc[change.table[GROUP] == label, ID]
+        for _, course in _list_courses(change.visits, ids.iloc[_space_evenly(len(ids), _MAX_LINES)]):
             axes.plot(course["years"], course[name] - course[name].iloc[0], color=colour, lw=0.6, alpha=0.3)
             longest = max(longest, float(course["years"].iloc[-1]))
     times = np.linspace(0, longest, 2)

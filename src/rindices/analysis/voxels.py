@@ -74,6 +74,8 @@ def compare_voxels(
         raise AnalysisError(f"{n_controls} controls with an image are too few to compare with: at least 2 are needed.")
     used = complete & (control | np.any([group.rows for group in groups], axis=0))
     opened = _open_images(dict(zip(indices.loc[used, ID], paths[used], strict=True)))
+    from nibabel import Nifti1Image
+
     reference = next(iter(opened.values()))
     inside = _find_varying_voxels(opened) if mask is None else _read_mask(mask, reference)
     if not inside.any():
@@ -93,7 +95,7 @@ def compare_voxels(
             for kind, array in {"effect": effects.effect, "t": effects.t, "significant": significant}.items():
                 volume = np.zeros(inside.shape, dtype=np.float32)  # also where all people have the same value
                 volume[inside] = np.nan_to_num(array)
-                maps[f"{group.index}_{group.name}_{kind}"] = type(reference)(volume, reference.affine)
+                maps[f"{group.index}_{group.name}_{kind}"] = Nifti1Image(volume, reference.affine)
         rows.append(row)
     return VoxelComparison(pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS)), maps)
 

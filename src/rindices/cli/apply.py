@@ -43,9 +43,6 @@ def apply(
     plink: Annotated[
         Path | None, typer.Option(metavar="PREFIX", help="Also write PREFIX.phe and PREFIX.cov, for PLINK and REGENIE.")
     ] = None,
-    inverse_normal: Annotated[
-        bool, typer.Option("--inverse-normal", help="With --plink: R-indices as rank-based inverse normal scores.")
-    ] = False,
     workers: Workers = -1,
     as_json: Json = False,
 ) -> None:
@@ -67,8 +64,6 @@ def apply(
     if new_sites not in ("refuse", "controls"):
         raise typer.BadParameter("give refuse or controls", param_hint="--new-sites")
     learn_sites = new_sites == "controls"
-    if inverse_normal and plink is None:
-        raise typer.BadParameter("--inverse-normal is for the files of --plink", param_hint="--inverse-normal")
     if plink is not None and not plink.absolute().parent.is_dir():
         raise typer.BadParameter("give a prefix in a folder that is there", param_hint="--plink")
     in_chunks = not learn_sites and plink is None and len(tables) == 1 and list_table_files(tables[0]) is not None
@@ -90,7 +85,7 @@ def apply(
     if in_chunks:
         result = _apply_in_chunks(model, request, out, workers)
     else:
-        result = _apply_in_memory(fitted, request, out, least if learn_sites else None, plink, inverse_normal)
+        result = _apply_in_memory(fitted, request, out, least if learn_sites else None, plink)
     problems = [problem for problem in result.problems if problem.code not in _TRAINING_CODES]
     print_problems([*problems, *_find_training_people(model, out)])
     rows, novel, _ = result.counted
@@ -165,7 +160,6 @@ def _apply_in_memory(
     out: Path,
     min_controls: int | None,
     plink: Path | None,
-    inverse_normal: bool,
 ) -> "StreamResult":
     """Apply to all people at once: for tables that are joined, a folder of subjects, new sites, or files for PLINK.
 
@@ -191,6 +185,6 @@ def _apply_in_memory(
             what = f"{plink}.phe has the first session of each person; for others, leave the first out of the table"
             problems.append(Problem(Severity.NOTE, what, code=ProblemCode.SESSION_UNCLEAR))
         codings = fitted.preprocessing.residualiser.codings
-        write_plink_files(first, cohort.covariates.loc[first.index], codings, plink, inverse_normal)
+        write_plink_files(first, cohort.covariates.loc[first.index], codings, plink)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)
     return StreamResult(counted, indices[ID].nunique(), [*problems, *validation.problems], 1, 0, rate)

@@ -13,8 +13,6 @@ from rindices.errors import Findings, ProblemCode, explain_write_errors, format_
 if TYPE_CHECKING:
     import pandas as pd
 
-    from rindices.analysis.change_models import ChangeModels
-
 
 EXAMPLES = {
     "change": "r_indices.tsv --participants sessions.tsv --time age --group group --out change",
@@ -43,53 +41,37 @@ def change(
     Slopes are also shrunken by a mixed model. With --group, the slopes of patients and controls are compared, and the
     retest error comes from controls.
     """
-    from rindices.analysis.change import change_per_year
-    from rindices.analysis.change_models import TrialDesign, describe_models, describe_people_columns, model_change
-    from rindices.analysis.figures import plot_change
-    from rindices.atomic import atomic_path, write_json
-    from rindices.tables.io.spreadsheet import protect_texts
+    from rindices.analysis.change import TrialDesign, change_per_year
+    from rindices.analysis.figures import plot_change, plot_group_change
+    from rindices.analysis.tidy import as_records
+    from rindices.wording import load_columns
 
     findings, adjusted, codes = Findings(), split_option(covariates), tuple(data.get("missing_codes", ()))
     visits = _read_visits(indices, data.get("participants"), [time, *([group] if group else []), *adjusted])
     visits = _assign_groups(visits, group, data, findings)
-    result = change_per_year(visits, time, codes)
     trial = TrialDesign(slowing, power, trial_years, trial_visits)
-    models = model_change(visits, time, covariates=adjusted, trial=trial, missing_codes=codes)
-    table = result.table.merge(models.people, on="participant_id", validate="one_to_one")
-    descriptions = describe_people_columns(result.names)
-    summary = result.summary() | describe_models(models)
-    columns = {"columns": {name: descriptions[name] for name in table.columns}}
+    result = change_per_year(visits, time, covariates=adjusted, trial=trial, missing_codes=codes)
+    tables = {"groups": result.groups, "trial": result.trial, "retest": result.retest}
+    summary, settings = result.summary(), {"covariates": list(adjusted)}
+    descriptions = {
+        column.format(index=name): text.format(index=name)
+        for column, text in load_columns("change").items()
+        for name in result.names
+    }
     make_folder(out)
     with explain_write_errors(f"to {out}"):
-        with atomic_path(out / "change.tsv") as path:
-            protect_texts(table).to_csv(path, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
-        write_json(out / "change.json", summary | columns)
-        plot_change(result, visits, time, out / "change.png")
-        _write_models(models, visits, time, out, {"covariates": list(adjusted)})
-    findings.problems += [*result.problems, *models.problems]
-    print_problems(findings)
+        write_or_remove(result.table, out / "change.tsv", descriptions, settings | summary)
+        for name, table in tables.items():
+            write_or_remove(table, out / f"change_{name}.tsv", load_columns(f"change_{name}"), settings)
+        plot_change(result, out / "change.png")
+        if result.groups is None:
+            (out / "change_groups.png").unlink(missing_ok=True)
+        else:
+            plot_group_change(result, out / "change_groups.png")
+    print_problems([*findings, *result.problems])
+    summary |= {name: as_records(table) for name, table in tables.items() if table is not None}
     text = f"change per year of {len(result.table):,} people written to {out}"
     print_result(as_json, {"out": str(out), **summary}, text, err=True)
-
-
-def _write_models(
-    models: "ChangeModels", visits: "pd.DataFrame", time: str, out: Path, settings: dict[str, list[str]]
-) -> None:
-    """Write the tables of groups, trial and retest error, and the figure of groups; remove those of earlier runs."""
-    from rindices.analysis.change_models import GROUP_COLUMNS, RETEST_COLUMNS, TRIAL_COLUMNS
-    from rindices.analysis.figures import plot_group_change
-
-    for name, table, descriptions in (
-        ("groups", models.groups, GROUP_COLUMNS),
-        ("trial", models.trial, TRIAL_COLUMNS),
-        ("retest", models.retest, RETEST_COLUMNS),
-    ):
-        write_or_remove(table, out / f"change_{name}.tsv", descriptions, settings)
-    figure = out / "change_groups.png"
-    if models.groups is None:
-        figure.unlink(missing_ok=True)
-    else:
-        plot_group_change(models, visits, time, figure)
 
 
 def _assign_groups(visits: "pd.DataFrame", group: str | None, data: DataOptions, findings: Findings) -> "pd.DataFrame":
