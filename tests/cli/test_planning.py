@@ -117,7 +117,7 @@ def test_visits_are_written_by_session(tmp_path: Path) -> None:
     assert value["people"] == 180
     assert value["visits"] == len(pd.read_csv(tmp_path / "demo" / "sessions.tsv", sep="\t"))
     refused = call("--task", "tiny", "--visits", "3", "--sites", "2", "--out", str(tmp_path / "demo"))
-    assert "--sites and --visits cannot be combined" in str(refused.exception)  # type: ignore[attr-defined]
+    assert "--visits cannot be combined with --sites" in str(refused.exception)  # type: ignore[attr-defined]
 
 
 def test_score_compares_r_indices_with_the_truth(tmp_path: Path) -> None:

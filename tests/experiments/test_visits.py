@@ -15,7 +15,7 @@ from rindices.experiments.visits import VisitPlan, simulate_visits, write_visits
 
 
 def test_the_first_visit_without_noise_is_the_simulated_cohort(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_draw_noise", lambda drawn, *_: np.zeros((1, drawn.volumes.shape[1])))
+    monkeypatch.setattr(module, "draw_retest_noise", lambda deviations, *_: np.zeros((1, len(deviations))))
     result = simulate_visits("tiny", 3, VisitPlan(dropout=0.0))
     expected = simulate_cohort("tiny", 3)
     first = (result.sessions["session_id"] == "ses-1").to_numpy()

@@ -1,6 +1,7 @@
 """``rindices power``, ``simulate``, ``score`` and ``reference``: planning of a study and simulation."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -111,39 +112,27 @@ def simulate(
     sessions.tsv, rates.tsv and outcomes.tsv.
     """
     from rindices.experiments.simulate import simulate_cohort, write_cohort
-
-    healthy = _read_healthy_cohort(controls, participants, group, label, site)
-    if visits > 1:
-        _write_visits(out, task, seed, visits, healthy, sites, as_json)
-        return
-    simulated = simulate_cohort(task, seed, healthy=healthy, sites=sites)
-    with explain_write_errors(f"to {out}"):
-        write_cohort(simulated, out)
-    cohort = simulated.cohort
-    counts = {"people": len(cohort), "controls": cohort.n_controls, "patients": cohort.n_patients}
-    values = {"out": str(out), "task": task, "seed": seed, **counts, "patterns": simulated.severities.shape[1] - 1}
-    text = f"{cohort.n_controls} controls and {cohort.n_patients} patients written to {out}"
-    console.print_result(as_json, values, text, err=True)
-
-
-def _write_visits(
-    out: Path, task: str, seed: int, visits: int, healthy: "Cohort | None", sites: int, as_json: bool
-) -> None:
-    """Simulate and write repeat visits."""
     from rindices.experiments.visits import VisitPlan, simulate_visits, write_visits
 
-    if sites:
-        raise SimulationError("--sites and --visits cannot be combined: leave out one of them.")
-    result = simulate_visits(task, seed, VisitPlan(visits=visits), healthy=healthy)
+    if visits > 1 and (sites or controls):
+        raise SimulationError("--visits cannot be combined with --sites or --controls: leave out one of them.")
+    counts = {}
+    if visits > 1:
+        repeated = simulate_visits(task, seed, VisitPlan(visits=visits))
+        simulated, people = repeated.simulated, repeated.outcomes
+        counts = {"visits": len(repeated.sessions), "events": int(people["event"].sum())}
+        write = partial(write_visits, repeated)
+    else:
+        healthy = _read_healthy_cohort(controls, participants, group, label, site)
+        simulated = simulate_cohort(task, seed, healthy=healthy, sites=sites)
+        people, write = simulated.cohort.people, partial(write_cohort, simulated)
     with explain_write_errors(f"to {out}"):
-        write_visits(result, out)
-    n_people, n_rows = len(result.outcomes), len(result.sessions)
-    n_patients, n_events = len(result.rates), int(result.outcomes["event"].sum())
-    counts = {"people": n_people, "controls": n_people - n_patients, "patients": n_patients}
-    counts |= {"patterns": result.rates.shape[1] - 1, "visits": n_rows, "events": n_events}
-    who = f"{n_people - n_patients} controls and {n_patients} patients"
-    text = f"{n_rows} visits of {who} with {n_events} events written to {out}"
-    console.print_result(as_json, {"out": str(out), "task": task, "seed": seed, **counts}, text, err=True)
+        write(out)
+    n_patients = int((people["group"] == "patient").sum())
+    values = {"people": len(people), "controls": len(people) - n_patients, "patients": n_patients}
+    values |= {"patterns": simulated.truth.shape[1], **counts}
+    text = f"{len(people) - n_patients} controls and {n_patients} patients written to {out}"
+    console.print_result(as_json, {"out": str(out), "task": task, "seed": seed, **values}, text, err=True)
 
 
 def _read_healthy_cohort(

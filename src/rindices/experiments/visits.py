@@ -5,6 +5,8 @@ Shape letters: N people, V visits of all people, M patterns, R regions.
 
 import copy
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -17,9 +19,8 @@ import pandas as pd
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import SimulationError
 from rindices.experiments import simulate
-from rindices.experiments.reference import HealthyReference, load_reference
+from rindices.experiments.reference import load_reference
 from rindices.experiments.tasks import SimulationTask
-from rindices.preprocess.residualise import Residualiser
 from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
 from rindices.tables.layout.muse import single_regions
 
@@ -67,14 +68,13 @@ class SimulatedVisits:
 
 
 def simulate_visits(
-    task: str | SimulationTask = "basic", seed: int = 0, plan: VisitPlan | None = None, *, healthy: Cohort | None = None
+    task: str | SimulationTask = "basic", seed: int = 0, plan: VisitPlan | None = None
 ) -> SimulatedVisits:
     """Simulate repeat visits of a cohort with known severities.
 
     Without retest noise, the first visit is the cohort that `simulate_cohort` gives for the same task and seed. A
-    person keeps anatomy and pattern from visit to visit. People of the package's generator also age.
+    person keeps anatomy and pattern from visit to visit, and ages.
 
-    task: a task of brain volumes; healthy: healthy people to add the patterns to; they do not age between visits.
     Raises SimulationError: if the task cannot have visits, or fewer than two are planned.
     """
     plan, spec = plan or VisitPlan(), simulate.resolve_task(task)
@@ -83,18 +83,14 @@ def simulate_visits(
     if plan.visits < 2:
         raise SimulationError(f"{plan.visits} visit per person is not a repeat visit: give 2 or more.")
     reference = load_reference()
-    drawn = simulate.draw_people(spec, seed, healthy, reference)
-    volumes, people, covariates, patient, patterns = drawn
-    ages = reference if healthy is None else None
+    volumes, people, covariates, patient, patterns = simulate.draw_people(spec, seed, None, reference)
     disease_rng, course_rng, noise_rng, event_rng = (np.random.default_rng([seed, part]) for part in (1, 10, 11, 12))
     severities = np.zeros((len(people), len(patterns)))
     severities[patient] = spec.draw_severities(int(patient.sum()), disease_rng) * (1 - (plan.uniform_growth or 0))
     growth = np.where(patient[:, None], _draw_growth(severities.shape, plan, course_rng), 0.0)
     person, visit, years = _draw_schedule(len(people), plan, course_rng)
     current = np.clip(severities[person] + growth[person] * years[:, None], 0, 1)  # (V, M)
-    measured = volumes.to_numpy(dtype=float)[person]
-    if ages is not None:
-        measured = measured * np.exp(years[:, None] * ages.coefficients[1])
+    measured = volumes.to_numpy(dtype=float)[person] * np.exp(years[:, None] * reference.coefficients[1])
     disease = simulate.Disease(spec, patterns, np.full(measured.shape[1], spec.rate))
     for number in range(plan.visits):  # the same random numbers at each visit: a person's pattern stays
         rows = np.flatnonzero((visit == number) & patient[person])
@@ -103,15 +99,19 @@ def simulate_visits(
         full[position] = current[rows]
         ones = np.ones((len(full), measured.shape[1]))
         measured[rows] *= disease.apply(ones, full, copy.deepcopy(disease_rng))[position]
-    measured *= np.exp(_draw_noise(drawn, ages, len(person), noise_rng))
-    sessions = _build_sessions(people, covariates, person, visit, years, ages=healthy is None)
+    variance, share = np.diag(reference.residual_covariance), draw_noise_shares(measured.shape[1], noise_rng)
+    deviations = np.sqrt(variance * share / (1 - share))  # the share is of the variance of a visit with noise
+    measured *= np.exp(draw_retest_noise(deviations, _pair_sides(volumes.columns), len(person), noise_rng))
+    sessions = people.iloc[person][[ID, GROUP]].reset_index(drop=True)
+    sessions.insert(1, SESSION, [f"ses-{number + 1}" for number in visit])
+    sessions = pd.concat([sessions.assign(years=years), covariates.iloc[person].reset_index(drop=True)], axis=1)
+    sessions["age"] = (sessions["age"] + years).round(2)
     names = [f"s{k + 1}" for k in range(len(patterns))]
     truth = pd.concat([sessions[[ID, SESSION]], pd.DataFrame(current, columns=names)], axis=1)
-    frame = pd.DataFrame(measured.round(2) if healthy is None else measured, columns=volumes.columns)
-    source, unit = ("dlmuse", "mm3") if healthy is None else (healthy.source, healthy.unit)
+    frame = pd.DataFrame(measured.round(2), columns=volumes.columns)
     own = sessions[[ID, SESSION, GROUP]].copy(), sessions[list(covariates.columns)].copy()
     simulated = simulate.SimulatedCohort(
-        Cohort(frame, *own, source, unit),
+        Cohort(frame, *own, "dlmuse", "mm3"),
         truth[patient[person]].reset_index(drop=True),
         *disease.describe(volumes.columns),
     )
@@ -146,20 +146,6 @@ def _draw_schedule(n_people: int, plan: VisitPlan, rng: np.random.Generator) -> 
     return person, visit, years[attended].round(3)
 
 
-def _draw_noise(
-    drawn: simulate.DrawnPeople, reference: HealthyReference | None, n_scans: int, rng: np.random.Generator
-) -> FloatArray:
-    """Return retest noise of log volumes (n_scans, R), as large in relation to the healthy variance as measured."""
-    if reference is not None:
-        variance = np.diag(reference.residual_covariance)
-    else:
-        logs = np.log(drawn.volumes.to_numpy(dtype=float))
-        variance = Residualiser.fit(logs, drawn.covariates, log=True).transform(logs, drawn.covariates).var(axis=0)
-    share = draw_noise_shares(drawn.volumes.shape[1], rng)
-    deviations = np.sqrt(variance * share / (1 - share))  # the share is of the variance of a visit with noise
-    return draw_retest_noise(deviations, _pair_sides(list(drawn.volumes.columns)), n_scans, rng)
-
-
 @cache
 def load_retest_figures() -> dict[str, Any]:
     """Load the figures of retest noise in healthy people; see ``experiments/data/README.md``."""
@@ -191,29 +177,10 @@ def draw_retest_noise(deviations: FloatArray, pairs: FloatArray, n_scans: int, r
     return np.asarray(noise * deviations)
 
 
-def _pair_sides(names: list[str]) -> FloatArray:
-    """Return a number for each region that the left and the right region of a MUSE structure share."""
-    labels = {code: region.label for code, region in single_regions().items()}
-    stems: dict[str, int] = {}
-    numbers = []
-    for name in names:
-        code = name.rsplit("_", 1)[-1]
-        label = labels.get(int(code), name) if code.isdigit() else name
-        stem = label[:-2] if label.endswith(("_L", "_R")) else label
-        numbers.append(stems.setdefault(stem, len(stems)))
-    return np.array(numbers, dtype=float)
-
-
-def _build_sessions(
-    people: pd.DataFrame, covariates: pd.DataFrame, person: IntArray, visit: IntArray, years: FloatArray, ages: bool
-) -> pd.DataFrame:
-    frame = people.iloc[person][[ID, GROUP]].reset_index(drop=True)
-    frame.insert(1, SESSION, [f"ses-{number + 1}" for number in visit])
-    frame["years"] = years
-    values = covariates.iloc[person].reset_index(drop=True)
-    if ages:
-        values["age"] = (values["age"] + years).round(2)
-    return pd.concat([frame, values], axis=1)
+def _pair_sides(names: Sequence[str]) -> FloatArray:
+    """Return a number for each MUSE region that the left and the right region of a structure share."""
+    labels = [single_regions()[int(name.rsplit("_", 1)[-1])].label for name in names]
+    return np.asarray(pd.factorize(np.array([re.sub("_[LR]$", "", label) for label in labels]))[0], dtype=float)
 
 
 def _draw_events(
