@@ -177,7 +177,7 @@ def test_a_reference_is_a_small_file_without_people(folder: Path) -> None:
 @pytest.mark.usefixtures("no_pictures")
 def test_a_table_and_its_file_give_the_same_model_and_it_says_so(folder: Path) -> None:
     table = fit(folder, folder / "healthy.csv", "table")
-    assert "healthy.csv (300 people) has weight" in table
+    assert "healthy.csv, 300 people of" in table
     invoke("reference", folder / "healthy.csv", *COVARIATES, "--out", folder / "file.safetensors")
     model = ri.load(folder / "table" / "model.safetensors")
     study = ri.read_cohort(

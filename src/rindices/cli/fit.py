@@ -16,7 +16,7 @@ from rindices.study.recipes import RECIPES
 if TYPE_CHECKING:
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
-    from rindices.model.records import ReferenceRecord, SelectionRecord, SettingRecord
+    from rindices.model.records import CandidateRecord, SelectionRecord, SettingRecord
     from rindices.selection.choose import GridPoint
     from rindices.study.config import ModelConfig, StudyConfig
     from rindices.study.exceptions import NoPatternError
@@ -113,10 +113,17 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
             progress.say(f"interrupted; what is finished is in {out / 'runs'}: run the same command again to go on")
             raise typer.Exit(3) from None
     seconds, page = round(time.monotonic() - start, 1), str(out / "report.html") if with_report else None
+    if as_json:
+        _print_json(ending, out, page, seconds)
+        return
     if isinstance(ending, NoPatternError):
-        _print_null_result(ending, out, page, seconds, as_json)
+        typer.echo(str(ending), err=True)
+        facts = _list_null_facts(ending.selection)
     else:
-        _print_result(ending, has_weights, out, page, seconds, as_json)
+        facts = _list_facts(ending, has_weights, out)
+    tables = ", ".join(name for name in _TABLES.split() if (out / name).exists())
+    written = f"{out}: {tables}, selection.json, study.toml"
+    print_facts([*facts, ("seconds", f"{seconds:g}"), ("written", written), ("report", page or "")])
 
 
 def _fit_partitions(table: Path, study: "StudyConfig", folder: Path, out: Path, as_json: bool) -> None:
@@ -159,66 +166,69 @@ def _has_weights(model: "ModelConfig") -> bool:
     return model.orthogonality is not None or len(model.list_weights()) > 1
 
 
-def _print_result(
-    model: "FittedModel", has_weights: bool, out: Path, page: str | None, seconds: float, as_json: bool
-) -> None:
-    from rindices.report.sections import StudyFacts, load_statements
-
-    selection = model.selection
+def _print_json(ending: "FittedModel | NoPatternError", out: Path, page: str | None, seconds: float) -> None:
+    """Print the end of a study; without a model, the number of patterns is 0."""
+    selection, n_patterns = ending.selection, getattr(ending, "n_patterns", 0)
     assert selection is not None
-    assert selection.chosen is not None
     chosen = selection.chosen
-    people = out / "people.npz"
-    if as_json:
-        facts = {"orthogonality": chosen.setting.orthogonality, "agreement": chosen["agreement"]}
-        files = {"model": str(out / "model.safetensors"), "report": page}
-        files |= {"people": str(people) if people.exists() else None}
-        numbers = {"number_of_patterns": selection["number_of_patterns"], "patterns": selection["patterns"]}
-        numbers |= {"finding": selection.finding, "difference": selection["difference"]}
-        numbers |= {"shape": None if chosen.held_out is None else chosen.held_out.shape}
-        numbers |= {"visits": None if chosen.held_out is None else chosen.held_out.visits}
-        counts = {"members": chosen["members"], "seconds": seconds}
-        print_json({"n_patterns": model.n_patterns, **facts, **counts, **files, **numbers})
-        return
-    study_facts, say = StudyFacts.of_model(model), load_statements(model.card.unit)
-    number = selection.number_of_patterns
-    is_mean_difference = selection.finding == "mean_difference"
-    agreement = _format_agreement(chosen.agreement.concordance, *chosen.concordance_interval)
-    weight = chosen.setting.orthogonality
-    tables = [name for name in _TABLES.split() if (out / name).exists()]
-    decision = f"{'as asked' if number.forced else number.decided_by}; test: {number.by_test}"
-    print_facts(
-        [
-            ("people", say.people(study_facts)),
-            ("adjusted for", say.adjustment(study_facts.adjustment)),
-            ("difference", _describe_difference(selection)),
-            ("patterns", _ONE_INDEX if is_mean_difference else f"{model.n_patterns} ({decision})"),
-            ("lambda", f"{weight:g}" if has_weights and weight is not None else ""),
-            ("shape", "" if chosen.held_out is None else chosen.held_out.shape),
-            ("visits", "" if chosen.held_out is None else chosen.held_out.visits or ""),
-            ("agreement", "" if chosen.uses_disjoint_halves else f"{agreement}, members"),
-            ("tied with", ", ".join(_describe_setting(setting, has_weights) for setting in selection.ties)),
-            *((each.name, f"{say.reproduction(each)}; {say.separation(each)}") for each in study_facts.patterns),
-            ("reference", _describe_reference(model.card.reference)),
-            ("members", f"{chosen.members.converged} of {chosen.members.trained} converged"),
-            ("seconds", f"{seconds:g}"),
-            ("written", f"{out}: {', '.join(tables)}, selection.json, study.toml"),
-            ("report", page or ""),
-            ("for you", f"model.safetensors tells who took part; {_describe_publishing(model, out)}"),
-            ("of people", "people.npz, report_with_ids.html: keep them at home" if people.exists() else ""),
-        ]
+    held_out = chosen and chosen.held_out
+    print_json(
+        {
+            "n_patterns": n_patterns,
+            "orthogonality": chosen and chosen.setting.orthogonality,
+            "agreement": chosen and chosen["agreement"],
+            "members": chosen["members"] if chosen else {"trained": 0, "converged": 0},
+            "seconds": seconds,
+            "model": str(out / "model.safetensors") if n_patterns else None,
+            "report": page,
+            "people": str(out / "people.npz") if (out / "people.npz").exists() else None,
+            **{name: selection[name] for name in ("number_of_patterns", "patterns", "finding", "difference")},
+            "shape": held_out and held_out.shape,
+            "visits": held_out and held_out.visits,
+        }
     )
 
 
-def _describe_publishing(model: "FittedModel", out: Path) -> str:
-    has_curves = model.card.recipe is not None and model.card.recipe.name == "default"
-    return f"to pass it on: rindices model publish {out} --out FILE" if has_curves else "keep it to yourself"
+def _list_facts(model: "FittedModel", has_weights: bool, out: Path) -> list[tuple[str, str]]:
+    from rindices.cli.model import describe_reference
+    from rindices.report.sections import StudyFacts, load_statements
+
+    selection, facts, say = model.selection, StudyFacts.of_model(model), load_statements(model.card.unit)
+    assert selection is not None
+    assert selection.chosen is not None
+    chosen, number = selection.chosen, selection.number_of_patterns
+    weight, held_out = chosen.setting.orthogonality, chosen.held_out
+    decision = f"{'as asked' if number.forced else number.decided_by}; test: {number.by_test}"
+    found = _ONE_INDEX if selection.finding == "mean_difference" else f"{model.n_patterns} ({decision})"
+    can_be_published = model.card.recipe is not None and model.card.recipe.name == "default"
+    passing_on = (
+        f"to pass it on: rindices model publish {out} --out FILE" if can_be_published else "keep it to yourself"
+    )
+    has_ids = (out / "people.npz").exists()
+    return [
+        ("people", say.people(facts)),
+        ("adjusted for", say.adjustment(facts.adjustment)),
+        ("difference", _describe_difference(selection)),
+        ("patterns", found),
+        ("lambda", f"{weight:g}" if has_weights and weight is not None else ""),
+        ("shape", "" if held_out is None else held_out.shape),
+        ("visits", "" if held_out is None else held_out.visits or ""),
+        ("agreement", "" if chosen.uses_disjoint_halves else f"{_format_agreement(chosen)}, members"),
+        ("tied with", ", ".join(_describe_setting(setting, has_weights) for setting in selection.ties)),
+        *((each.name, f"{say.reproduction(each)}; {say.separation(each)}") for each in facts.patterns),
+        ("reference", describe_reference(model.card.reference)),
+        ("members", f"{chosen.members.converged} of {chosen.members.trained} converged"),
+        ("for you", f"model.safetensors tells who took part; {passing_on}"),
+        ("of people", "people.npz, report_with_ids.html: keep them at home" if has_ids else ""),
+    ]
 
 
-def _describe_reference(reference: "ReferenceRecord | None") -> str:
-    if reference is None:
-        return ""
-    return f"{reference.name} ({reference.people:,} people) has weight {reference.weight:g} in normal variation"
+def _list_null_facts(selection: "SelectionRecord") -> list[tuple[str, str]]:
+    """Return that no difference was detected, which is a result and not a failure."""
+    from rindices.report.sections import load_statements
+
+    adjusted = load_statements().adjustment(selection.adjustment)
+    return [("adjusted for", adjusted), ("difference", _describe_difference(selection))]
 
 
 def _describe_difference(selection: "SelectionRecord") -> str:
@@ -226,29 +236,12 @@ def _describe_difference(selection: "SelectionRecord") -> str:
     return f"patients differ from controls, {p}" if selection.is_difference_detected else f"none detected, {p}"
 
 
-def _format_agreement(concordance: float | None, low: float | None, high: float | None) -> str:
+def _format_agreement(chosen: "CandidateRecord") -> str:
     """Return the agreement with its interval, which fewer than four members do not have."""
+    concordance, (low, high) = chosen.agreement.concordance, chosen.concordance_interval
     if concordance is None:
         return "not known (one member)"
     return f"{concordance:.3f}" if low is None or high is None else f"{concordance:.3f} ({low:.3f} to {high:.3f})"
-
-
-def _print_null_result(error: "NoPatternError", out: Path, page: str | None, seconds: float, as_json: bool) -> None:
-    """Print that no difference was detected, which is a result and not a failure."""
-    if as_json:
-        empty = {"orthogonality": None, "agreement": None, "members": {"trained": 0, "converged": 0}}
-        rest = {"seconds": seconds, "model": None, "report": page}
-        tests = {name: error.selection[name] for name in ("number_of_patterns", "finding", "difference")}
-        print_json({"n_patterns": 0, **empty, **rest, **tests, "patterns": []})
-        return
-    from rindices.report.sections import load_statements
-
-    typer.echo(str(error), err=True)
-    adjusted = load_statements().adjustment(error.selection.adjustment)
-    tables = ", ".join(name for name in _TABLES.split() if (out / name).exists())
-    written = f"{out}: {tables}, cohort.json, selection.json, study.toml"
-    facts = [("adjusted for", adjusted), ("difference", _describe_difference(error.selection)), ("written", written)]
-    print_facts([*facts, ("report", page or "")])
 
 
 def _describe_setting(setting: "SettingRecord | GridPoint", has_weights: bool) -> str:

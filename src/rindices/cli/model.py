@@ -13,7 +13,7 @@ from rindices.wording import FEATURE_UNIT, get_wording
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
-    from rindices.model.records import ModelCard
+    from rindices.model.records import ModelCard, ReferenceRecord
 
 MIN_REFERENCE_WEIGHT = 0.5
 """Weight of a reference in the fit, from which on its correlations are published in place of those of the study."""
@@ -199,7 +199,7 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
         ("test", f"{format_count(test.by_test, 'pattern')} beyond chance" if test is not None else ""),
         *((pattern.name, f"{say.reproduction(pattern)}; {say.separation(pattern)}") for pattern in facts.patterns),
         ("recipe", _describe_recipe(card)),
-        ("reference", _describe_reference(card)),
+        ("reference", describe_reference(card.reference)),
         ("privacy", _describe_privacy(card)),
         ("made by", f"rindices {card.rindices_version}"),
         ("licence", card.licence),
@@ -234,8 +234,8 @@ def _describe_unusual(model: "FittedModel") -> str:
     return "ranges of covariates alone: nothing else is known of the training people"
 
 
-def _describe_reference(card: "ModelCard") -> str:
-    reference = card.reference
+def describe_reference(reference: "ReferenceRecord | None") -> str:
+    """Return whose correlations of regions were used, and their weight; empty without a reference."""
     if reference is None:
         return ""
     people = f"{format_count(reference.people, 'person', 'people')} of {format_count(reference.sites, 'site')}"
