@@ -20,9 +20,9 @@ def test_subgroups_are_those_of_the_paper() -> None:
     np.testing.assert_array_equal(subgroups["r1", "low"], patient & (one < 0.4) & (two < 0.4))
     np.testing.assert_array_equal(subgroups["r1", "middle"], patient & (one > 0.4) & (one < 0.7) & (two < 0.4))
     np.testing.assert_array_equal(subgroups["r2", "high"], patient & (two > 0.7) & (one < 0.4))
-    custom = {(g.index, g.name): (g.range, g.rows) for g in make_subgroups(indices, [0.2, 0.5, 0.8], others_below=0.9)}
+    custom = {(g.index, g.name): (g.range, g.rows) for g in make_subgroups(indices, [0.2, 0.5, 0.8])}
     assert [custom["r1", str(k)][0] for k in range(1, 5)] == ["below 0.2", "0.2 to 0.5", "0.5 to 0.8", "above 0.8"]
-    np.testing.assert_array_equal(custom["r2", "3"][1], patient & (two > 0.5) & (two < 0.8) & (one < 0.9))
+    np.testing.assert_array_equal(custom["r2", "3"][1], patient & (two > 0.5) & (two < 0.8) & (one < 0.2))
     with pytest.raises(AnalysisError, match="ascending"):
         make_subgroups(indices, [0.7, 0.4])
     with pytest.raises(AnalysisError, match="needs the column group"):

@@ -11,7 +11,6 @@ from rindices.analysis.outcome_models import (
     N_FOLDS,
     CoxLikelihood,
     Outcome,
-    PredictorSet,
     check_proportional_hazards,
     compare_predictors,
     compare_survival,
@@ -158,11 +157,11 @@ def test_the_right_predictors_win_and_noise_does_not() -> None:
     outcome, design = simulate_survival(200)
     noise = np.random.default_rng(5).normal(size=(200, 8))
     sets = {
-        "covariates": PredictorSet(np.zeros((200, 0))),
-        "index": PredictorSet(design[:, :1]),
-        "regions": PredictorSet(np.column_stack([design[:, :1] + noise[:, :1], noise]), is_penalised=True),
+        "covariates": np.zeros((200, 0)),
+        "index": design[:, :1],
+        "regions": np.column_stack([design[:, :1] + noise[:, :1], noise]),
     }
-    table = compare_predictors(outcome, design[:, 2:], sets).set_index("predictors")
+    table = compare_predictors(outcome, design[:, 2:], sets, "regions").set_index("predictors")
     assert table.loc["covariates", "concordance"] == pytest.approx(0.5, abs=0.08)
     assert table.loc["index", "difference_low"] > 0
     assert table.loc["index", "concordance"] > table.loc["regions", "concordance"] > 0.5
@@ -172,4 +171,4 @@ def test_the_right_predictors_win_and_noise_does_not() -> None:
 def test_few_events_are_refused() -> None:
     outcome = Outcome(np.arange(60) < 9)
     with pytest.raises(AnalysisError, match="9 of 60 people have the event"):
-        compare_predictors(outcome, np.zeros((60, 0)), {"covariates": PredictorSet(np.zeros((60, 0)))})
+        compare_predictors(outcome, np.zeros((60, 0)), {"covariates": np.zeros((60, 0))})

@@ -9,7 +9,6 @@ from scipy import special
 
 import rindices.analysis.tidy as tidy
 from rindices._typing import FloatArray
-from rindices.errors import AnalysisError
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.wording import load_columns
 
@@ -25,7 +24,7 @@ class _CodedVariable(NamedTuple):
 
 
 class Correlation(NamedTuple):
-    """A correlation with its confidence interval; all NaN if it is undefined."""
+    """A correlation with its 95 % interval; all NaN if it is undefined."""
 
     correlation: float
     low: float
@@ -40,7 +39,6 @@ def associate_indices(
     variables: Sequence[str] | None = None,
     covariates: Sequence[str] = (),
     people: str = "patients",
-    confidence: float = 0.95,
     missing_codes: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Correlate each R-index with each clinical variable.
@@ -57,8 +55,6 @@ def associate_indices(
         Columns of ``clinical`` whose linear effect is removed from both sides, for partial correlations.
     people : {'patients', 'controls', 'all'}
         Whom to include. The paper includes patients.
-    confidence : float
-        Level of the confidence intervals.
     missing_codes : sequence of str
         Values that stand for missing, such as -9999. ``none`` if there are none; left out, columns that seem to hold
         such codes are refused.
@@ -74,8 +70,6 @@ def associate_indices(
     AnalysisError
         If a column is unknown, or a variable or covariate seems to hold codes for missing.
     """
-    if not 0 < confidence < 1:
-        raise AnalysisError(f"confidence {confidence:g} is not between 0 and 1.")
     names = tidy.find_index_columns(indices)
     selected = tidy.select_people(indices, people)
     joined = tidy.join_by_id(selected, clinical)
@@ -93,7 +87,7 @@ def associate_indices(
             severity = selected[name].to_numpy(dtype=float)
             used = complete & np.isfinite(severity)
             pair = np.column_stack([severity, coded.values])[used]
-            result = _compute_partial_correlation(pair, design[used[complete]], confidence)
+            result = _compute_partial_correlation(pair, design[used[complete]])
             note = _explain_weak_correlation(coded, coded.values[used], result)
             rows.append((name, variable, coded.kind, coded.level, int(used.sum()), *result, np.nan, note))
     table = pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS))
@@ -112,7 +106,7 @@ def _code_variable(values: pd.Series) -> _CodedVariable:
     return _CodedVariable(np.full(len(values), np.nan), "")
 
 
-def _compute_partial_correlation(both: FloatArray, design: FloatArray, confidence: float = 0.95) -> Correlation:
+def _compute_partial_correlation(both: FloatArray, design: FloatArray) -> Correlation:
     """Correlate two variables (N, 2) after removing the linear effect of a design (N, P) from both.
 
     The result is NaN if there are too few people, or if a variable is constant or determined by the covariates.
@@ -133,7 +127,7 @@ def _compute_partial_correlation(both: FloatArray, design: FloatArray, confidenc
     r = float(np.clip(np.mean(both[:, 0] * both[:, 1]) / (residual_spread[0] * residual_spread[1]), -1, 1))
     with np.errstate(divide="ignore"):
         t = r * np.sqrt(freedom / np.float64(1 - r * r))
-        width = special.ndtri((1 + confidence) / 2) / np.sqrt(freedom - 1)
+        width = special.ndtri(0.975) / np.sqrt(freedom - 1)
         low, high = np.tanh(np.arctanh(r) + np.array([-width, width]))
     return Correlation(r, float(low), float(high), float(2 * special.stdtr(freedom, -abs(t))))
 

@@ -48,9 +48,7 @@ class GroupEffects(NamedTuple):
     p: FloatArray
 
 
-def make_subgroups(
-    indices: pd.DataFrame, cuts: Sequence[float] = SEVERITY_CUTS, others_below: float | None = None
-) -> list[Subgroup]:
+def make_subgroups(indices: pd.DataFrame, cuts: Sequence[float] = SEVERITY_CUTS) -> list[Subgroup]:
     """Return the paper's subgroups of patients, in order for each index.
 
     Parameters
@@ -58,9 +56,7 @@ def make_subgroups(
     indices : DataFrame
         ``participant_id``, ``group``, ``r1`` to ``rM``.
     cuts : sequence of float
-        Limits between subgroups, ascending. The paper: 0.4 and 0.7.
-    others_below : float, optional
-        All other indices must be below this value; by default the first cut.
+        Limits between subgroups, ascending. The paper: 0.4 and 0.7. All other indices must be below the first.
 
     Returns
     -------
@@ -69,7 +65,6 @@ def make_subgroups(
     names = tidy.find_index_columns(indices)
     if not len(cuts) or list(cuts) != sorted(set(cuts)) or not np.isfinite(cuts).all():
         raise AnalysisError(f"cuts must be different numbers in ascending order, not {join_names(cuts)}.")
-    ceiling = cuts[0] if others_below is None else others_below
     patient = ~find_controls(indices)
     labels = _SUBGROUP_NAMES.get(len(cuts), tuple(str(number + 1) for number in range(len(cuts) + 1)))
     between = [f"{low:g} to {high:g}" for low, high in pairwise(cuts)]
@@ -77,7 +72,7 @@ def make_subgroups(
     subgroups = []
     for name in names:
         others = indices[[other for other in names if other != name]].to_numpy(dtype=float)
-        eligible = patient & (others < ceiling).all(axis=1)
+        eligible = patient & (others < cuts[0]).all(axis=1)
         # as in the paper: below the first cut, above the last, and between
         level = np.searchsorted(cuts[1:], indices[name], side="left") + (indices[name] >= cuts[0]).to_numpy()
         for number, (label, text) in enumerate(zip(labels, ranges, strict=True)):
@@ -90,9 +85,7 @@ def compare_subgroups(
     regions: pd.DataFrame,
     *,
     cuts: Sequence[float] = SEVERITY_CUTS,
-    others_below: float | None = None,
     covariates: pd.DataFrame | None = None,
-    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Compare each region between each subgroup of patients and all controls.
 
@@ -102,12 +95,10 @@ def compare_subgroups(
         ``participant_id``, ``group``, ``r1`` to ``rM``.
     regions : DataFrame
         ``participant_id`` and one column per region; joined by participant (and session).
-    cuts, others_below
+    cuts : sequence of float
         See `make_subgroups`.
     covariates : DataFrame, optional
         ``participant_id`` and columns to adjust for, in the same linear model as the difference.
-    confidence : float
-        Level of the confidence intervals.
 
     Returns
     -------
@@ -121,9 +112,9 @@ def compare_subgroups(
     complete = np.isfinite(values).all(axis=1) & np.isfinite(design).all(axis=1)
     control = find_controls(indices) & complete
     tables = []
-    for group in make_subgroups(indices, cuts, others_below):
+    for group in make_subgroups(indices, cuts):
         rows = group.rows & complete
-        effects = estimate_group_effects(values, rows, control, design, confidence)
+        effects = estimate_group_effects(values, rows, control, design)
         labels, (n, n_controls) = group.labels | {"region": list(joined.columns)}, (int(rows.sum()), int(control.sum()))
         numbers = {"n": n, "n_controls": n_controls, **effects._asdict()}
         tables.append(pd.DataFrame(labels | numbers | {"q": np.nan, "note": note_small_groups(n, n_controls)}))
@@ -150,16 +141,14 @@ def make_covariate_design(indices: pd.DataFrame, covariates: pd.DataFrame | None
     )
 
 
-def estimate_group_effects(
-    values: AnyArray, group: BoolArray, control: BoolArray, design: FloatArray, confidence: float = 0.95
-) -> GroupEffects:
+def estimate_group_effects(values: AnyArray, group: BoolArray, control: BoolArray, design: FloatArray) -> GroupEffects:
     """Return the difference between two groups of people in each column of values.
 
     A linear model of the group and the covariates with equal variances; without covariates, Student's t-test. Hedges' g
     has its usual large-sample variance.
 
     values (N, R): regions or voxels; group, control (N,): masks of the two groups; other people are ignored; design (N,
-    P): covariates; confidence: level of the confidence intervals. Returns NaN if there are too few people, or if the
+    P): covariates. Returns NaN if there are too few people, or if the
     group is determined by the covariates.
     """
     rows = group | control
@@ -174,7 +163,7 @@ def estimate_group_effects(
     if min(group.sum(), control.sum()) < 2 or freedom < 2 or contrast @ contrast < 1e-9:
         return GroupEffects(*np.full((6, values.shape[1]), np.nan))
     parts = [
-        _estimate_effects(values[rows, start : start + _BLOCK], member, contrast, covariates, freedom, confidence)
+        _estimate_effects(values[rows, start : start + _BLOCK], member, contrast, covariates, freedom)
         for start in range(0, values.shape[1], _BLOCK)
     ]
     return GroupEffects(*(np.concatenate(column) for column in zip(*parts, strict=True)))
@@ -196,7 +185,7 @@ def note_small_groups(people: int, controls: int) -> str:
 
 
 def _estimate_effects(
-    values: AnyArray, member: FloatArray, contrast: FloatArray, covariates: FloatArray, freedom: int, confidence: float
+    values: AnyArray, member: FloatArray, contrast: FloatArray, covariates: FloatArray, freedom: int
 ) -> GroupEffects:
     """Return the effects in a block of columns; ``contrast`` (N,) is the group adjusted for the covariates (N, P)."""
     centred = values.astype(float) - values.mean(axis=0, dtype=float)
@@ -209,5 +198,5 @@ def _estimate_effects(
     spread = 1 / (contrast @ contrast)  # without covariates 1/n + 1/m
     t = slope / (sigma * np.sqrt(spread))
     g = slope / sigma * (1 - 3 / (4 * freedom - 1))
-    width = special.ndtri((1 + confidence) / 2) * np.sqrt(spread + g**2 / (2 * (freedom - 1.94)))
+    width = special.ndtri(0.975) * np.sqrt(spread + g**2 / (2 * (freedom - 1.94)))
     return GroupEffects(slope, g, g - width, g + width, t, 2 * special.stdtr(freedom, -np.abs(t)))

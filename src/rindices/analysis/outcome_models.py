@@ -4,14 +4,16 @@ Cox regression (Efron's treatment of ties) and logistic regression are fitted by
 Estimates without a penalty equal those of statsmodels and lifelines. Shape letters: N people, P columns, E events.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.special import chdtrc
-from scipy.stats import rankdata
+from scipy.stats import CensoredData, ecdf, rankdata
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.analysis.tidy import compute_corrected_interval, sum_by_group
@@ -198,35 +200,28 @@ def estimate_survival(time: FloatArray, event: BoolArray) -> pd.DataFrame:
     time (N,); event (N,). Returns one row per distinct time, from 0: ``time``, ``at_risk``, ``events``, ``survival``
     and its 95 % interval ``low`` to ``high`` on the scale log(-log).
     """
-    times = np.unique(time)
-    at_risk = np.array([np.count_nonzero(time >= t) for t in times], dtype=float)
-    events = np.array([np.count_nonzero((time == t) & event) for t in times], dtype=float)
-    survival = np.cumprod(1 - events / at_risk)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        greenwood = np.cumsum(events / (at_risk * (at_risk - events)))
-        width = NORMAL_QUANTILE * np.sqrt(greenwood) / np.abs(np.log(survival))
-        low, high = survival ** np.exp(width), survival ** np.exp(-width)
-    inner = (survival > 0) & (survival < 1)
-    low, high = np.where(inner, low, survival), np.where(inner, high, survival)
-    columns = ["time", "at_risk", "events", "survival", "low", "high"]
-    rows = np.column_stack([times, at_risk, events, survival, low, high])[times > 0]
-    frame = pd.DataFrame([[0.0, len(time), 0.0, 1.0, 1.0, 1.0], *rows], columns=columns)
-    return frame.astype({"at_risk": int, "events": int})
+    curve = ecdf(CensoredData.right_censored(time, ~event)).sf
+    times, survival = curve.quantiles, curve.probabilities
+    with warnings.catch_warnings(action="ignore"):  # of shares of 0 and 1, which have no interval
+        ends = curve.confidence_interval(method="log-log")
+    low, high = (np.where(np.isfinite(end.probabilities), end.probabilities, survival) for end in (ends.low, ends.high))
+    at_risk = [np.count_nonzero(time >= t) for t in times]
+    events = [np.count_nonzero((time == t) & event) for t in times]
+    columns = {"time": times, "at_risk": at_risk, "events": events, "survival": survival, "low": low, "high": high}
+    start = pd.DataFrame([[0.0, len(time), 0, 1.0, 1.0, 1.0]], columns=list(columns))
+    frame = pd.DataFrame(columns)
+    return pd.concat([start, frame[frame["time"] > 0]], ignore_index=True)
 
 
 def compare_survival(time: FloatArray, event: BoolArray, group: IntArray) -> float:
     """Return the p-value of the log-rank test of groups (N,) that are numbered from 0; NaN if it is undefined."""
-    number = int(group.max()) + 1
-    member = np.eye(number)[group]  # (N, groups)
-    difference, covariance = np.zeros(number), np.zeros((number, number))
-    for t in np.unique(time[event]):
-        at_risk = member[time >= t].sum(axis=0)
-        total, dead = at_risk.sum(), member[(time == t) & event].sum(axis=0)
-        share = at_risk / total
-        difference += dead - dead.sum() * share
-        if total > 1:
-            factor = dead.sum() * (total - dead.sum()) / (total - 1)
-            covariance += factor * (np.diag(share) - np.outer(share, share))
+    number, times = int(group.max()) + 1, np.unique(time[event])
+    member = np.eye(number)[:, group]  # (groups, N)
+    at_risk, dead = member @ (time[:, None] >= times), member @ ((time[:, None] == times) & event[:, None])
+    total, deaths = at_risk.sum(axis=0), dead.sum(axis=0)
+    share, factor = at_risk / total, deaths * (total - deaths) / np.maximum(total - 1, 1)
+    difference = (dead - deaths * share).sum(axis=1)
+    covariance = np.diag(share @ factor) - (share * factor) @ share.T
     if np.linalg.matrix_rank(covariance[1:, 1:]) < number - 1:
         return np.nan
     statistic = float(difference[1:] @ np.linalg.solve(covariance[1:, 1:], difference[1:]))
@@ -256,50 +251,35 @@ _WEAK_PENALTY = 1e-3  # of columns that are not penalised, for people in a fold 
 COLUMN_DESCRIPTIONS = load_columns("outcome_concordance")
 
 
-@dataclass(frozen=True)
-class PredictorSet:
-    """Columns of a prediction.
-
-    design (N, P); is_penalised: whether the columns get a ridge penalty that is chosen by cross-validation among the
-    training people.
-    """
-
-    design: FloatArray
-    is_penalised: bool = False
-
-
 def compare_predictors(
-    outcome: Outcome, covariates: FloatArray, sets: Mapping[str, PredictorSet], seed: int = 0
+    outcome: Outcome, covariates: FloatArray, sets: Mapping[str, FloatArray], penalised: str = "", seed: int = 0
 ) -> pd.DataFrame:
     """Compare sets of predictors by their concordance on held-out people.
 
-    outcome: of N people; covariates (N, C): design columns that every set has in addition, without a penalty; sets: the
-    first is the baseline of the differences; seed: of the folds. Returns one row per set, with the columns of
-    `COLUMN_DESCRIPTIONS`. Raises AnalysisError: if fewer than 10 people have the event, or fewer than 10 do not have
-    it.
+    outcome: of N people; covariates (N, C): design columns that every set has in addition, without a penalty; sets:
+    design (N, P) by name, the first is the baseline of the differences; penalised: name of the set whose columns get a
+    ridge penalty that is chosen by cross-validation among the training people; seed: of the folds. Returns one row per
+    set, with the columns of `COLUMN_DESCRIPTIONS`. Raises AnalysisError: if fewer than 10 people have the event, or
+    fewer than 10 do not have it.
     """
     if min(outcome.event.sum(), (~outcome.event).sum() if outcome.time is None else len(outcome.event)) < 2 * N_FOLDS:
         what = f"{int(outcome.event.sum())} of {len(outcome.event)} people have the event"
         needed = f"at least {2 * N_FOLDS} (of a yes or no outcome also without it)"
         raise AnalysisError(f"{what}: held-out concordance needs {needed}.")
-    values = [predictors.design for predictors in sets.values()]
     times = [] if outcome.time is None else [outcome.time]
-    order = order_by_values(np.column_stack([outcome.event, *times, covariates, *values]), seed)
-    outcome, covariates = outcome.take(order), covariates[order]  # folds do not depend on the order of rows
+    order = order_by_values(np.column_stack([outcome.event, *times, covariates, *sets.values()]), seed)
+    outcome = outcome.take(order)  # folds do not depend on the order of rows
     folds = [fold for repeat in range(N_REPEATS) for fold in draw_folds(outcome, N_FOLDS, [seed, repeat])]
-    scores = {
-        name: _score_folds(outcome, covariates, replace(predictors, design=predictors.design[order]), folds)
-        for name, predictors in sets.items()
-    }
-    baseline = next(iter(scores.values()))
-    rows = []
-    for name, values_of_folds in scores.items():
-        width = covariates.shape[1] + sets[name].design.shape[1]
-        row = {"predictors": name, "columns": width, "n": len(outcome.event), "events": int(outcome.event.sum())}
-        for column, prefix, each in (
-            ("concordance", "", values_of_folds),
-            ("difference", "difference_", values_of_folds - baseline),
-        ):
+    rows: list[dict[str, Any]] = []
+    baseline = None
+    for name, values in sets.items():
+        design = np.column_stack([covariates, values])[order]
+        is_penalised = (np.arange(design.shape[1]) >= covariates.shape[1]) & (name == penalised)
+        scores = np.array([_score_outer_fold(outcome, design, is_penalised, held_out) for held_out in folds])
+        baseline = scores if baseline is None else baseline
+        row: dict[str, Any] = {"predictors": name, "columns": design.shape[1]}
+        row |= {"n": len(outcome.event), "events": int(outcome.event.sum())}
+        for column, prefix, each in (("concordance", "", scores), ("difference", "difference_", scores - baseline)):
             mean, _, low, high = compute_corrected_interval(each[np.isfinite(each)], 1 / N_FOLDS)
             row |= {column: mean, f"{prefix}low": low, f"{prefix}high": high}
         rows.append(row)
@@ -319,23 +299,15 @@ def draw_folds(outcome: Outcome, n_folds: int, seed: Sequence[int]) -> list[IntA
     return [np.flatnonzero(fold == number) for number in range(n_folds)]
 
 
-def _score_folds(
-    outcome: Outcome, covariates: FloatArray, predictors: PredictorSet, folds: Sequence[IntArray]
-) -> FloatArray:
-    """Return the concordance of each fold."""
-    design = np.column_stack([covariates, predictors.design])
-    is_penalised = np.zeros(design.shape[1], dtype=bool)
-    is_penalised[covariates.shape[1] :] = predictors.is_penalised
-    scores = []
-    for held_out in folds:
-        training = np.setdiff1d(np.arange(len(design)), held_out)
-        mean, spread = design[training].mean(axis=0), design[training].std(axis=0)
-        scaled = (design - mean) / np.where(spread > 0, spread, 1.0)
-        penalty = is_penalised.astype(float)
-        if predictors.is_penalised:
-            penalty *= _choose_penalty(outcome.take(training), scaled[training], is_penalised)
-        scores.append(_score_fold(outcome, scaled, held_out, penalty))
-    return np.array(scores)
+def _score_outer_fold(outcome: Outcome, design: FloatArray, is_penalised: BoolArray, held_out: IntArray) -> float:
+    """Return the concordance of a fold; scale and penalty are learnt from the other people."""
+    training = np.setdiff1d(np.arange(len(design)), held_out)
+    mean, spread = design[training].mean(axis=0), design[training].std(axis=0)
+    scaled = (design - mean) / np.where(spread > 0, spread, 1.0)
+    penalty = is_penalised.astype(float)
+    if is_penalised.any():
+        penalty *= _choose_penalty(outcome.take(training), scaled[training], is_penalised)
+    return _score_fold(outcome, scaled, held_out, penalty)
 
 
 def _score_fold(outcome: Outcome, design: FloatArray, held_out: IntArray, penalty: FloatArray) -> float:

@@ -20,6 +20,7 @@ from rindices.wording import load_columns
 EFFECT_COLUMNS = load_columns("outcome_effects")
 SURVIVAL_COLUMNS = load_columns("outcome_survival")
 THIRDS = ("low", "middle", "high")
+_REGIONS = "regions (ridge) and covariates"
 _MIN_EVENTS_PER_COLUMN = 5
 _NOT_ESTIMABLE = "not estimable: separates people with and without the event, or collinear with other columns"
 _POSITIVE_LABELS = {"1", "1.0", "yes", "true", "y"}
@@ -103,11 +104,10 @@ def predict_outcome(
     if len(failed):
         what = f"{join_names(dict.fromkeys(failed))} cannot be estimated; the column note says why"
         findings.warn(ProblemCode.MODEL_NOT_FITTED, what, "Adjust for fewer covariates, or add people with events")
-    sets = {"covariates": outcome_models.PredictorSet(np.zeros((len(study.indices), 0)))}
-    sets["R-indices and covariates"] = outcome_models.PredictorSet(study.indices)
+    sets = {"covariates": study.indices[:, :0], "R-indices and covariates": study.indices}
     if study.regions is not None:
-        sets["regions (ridge) and covariates"] = outcome_models.PredictorSet(study.regions, is_penalised=True)
-    concordance = outcome_models.compare_predictors(study.outcome, study.covariates, sets, seed)
+        sets[_REGIONS] = study.regions
+    concordance = outcome_models.compare_predictors(study.outcome, study.covariates, sets, _REGIONS, seed)
     survival = None if study.outcome.time is None else _estimate_thirds(study)
     return OutcomePrediction(effects, concordance, survival, findings)
 
@@ -118,20 +118,16 @@ def encode_event(values: pd.Series, label: str | None = None) -> tuple[BoolArray
     values (N,): two values; NaN where the outcome is unknown; label: the value of an observed event. Without it, 1, yes
     and true mean observed, and 0, no and false not observed.
     """
-    is_known = values.notna().to_numpy()
     texts = values.map(_format_label, na_action="ignore")
     levels = sorted(texts.dropna().unique())
     if len(levels) != 2:
         raise AnalysisError(f"{values.name} needs two values, event or not; it has {join_names(levels) or 'none'}.")
-    if label is not None:
-        wanted = _format_label(label)
-        if wanted not in levels:
-            raise AnalysisError(f"nobody has the label '{label}' of the event in {values.name}: {join_names(levels)}.")
-        return np.asarray((texts == wanted).to_numpy(dtype=bool)), np.asarray(is_known)
-    positive = [level for level in levels if level in _POSITIVE_LABELS]
-    if len(positive) != 1 or not set(levels) - set(positive) <= _NEGATIVE_LABELS:
+    found = [level for level in levels if level in (_POSITIVE_LABELS if label is None else {_format_label(label)})]
+    if label is not None and not found:
+        raise AnalysisError(f"nobody has the label '{label}' of the event in {values.name}: {join_names(levels)}.")
+    if len(found) != 1 or (label is None and not set(levels) - set(found) <= _NEGATIVE_LABELS):
         raise AnalysisError(f"which value of {values.name} is the event: {join_names(levels)}? Name it: --event-label.")
-    return np.asarray((texts == positive[0]).to_numpy(dtype=bool)), np.asarray(is_known)
+    return np.asarray(texts == found[0], dtype=bool), np.asarray(values.notna())
 
 
 def _format_label(value: object) -> str:

@@ -42,7 +42,6 @@ def compare_voxels(
     images: pd.DataFrame,
     *,
     cuts: Sequence[float] = SEVERITY_CUTS,
-    others_below: float | None = None,
     covariates: pd.DataFrame | None = None,
     mask: str | Path | Image | None = None,
 ) -> VoxelComparison:
@@ -55,7 +54,7 @@ def compare_voxels(
     images : DataFrame
         ``participant_id`` and ``image``, the path of a NIfTI file. All images have the same grid. The masked images
         are held in memory in single precision.
-    cuts, others_below, covariates
+    cuts, covariates
         See `rindices.analysis.compare.compare_subgroups`.
     mask : path or image, optional
         Voxels to compare; by default those that vary and are not 0 in at least half of the people.
@@ -64,7 +63,7 @@ def compare_voxels(
     -------
     VoxelComparison
     """
-    groups = compare.make_subgroups(indices, cuts, others_below)
+    groups = compare.make_subgroups(indices, cuts)
     paths = join_by_id(indices, images)["image"]
     design = compare.make_covariate_design(indices, covariates)
     complete = paths.notna().to_numpy() & np.isfinite(design).all(axis=1)

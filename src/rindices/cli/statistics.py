@@ -141,10 +141,7 @@ def compare(
     tables: Tables,
     out: Annotated[Path, typer.Option(help="Folder for regions.tsv, subgroups.tsv and maps.")],
     data: DataOptions,
-    cuts: Annotated[str, typer.Option(help="Limits between subgroups.")] = "0.4,0.7",
-    others_below: Annotated[
-        float | None, typer.Option(help="Limit of the other indices; by default the first cut.")
-    ] = None,
+    cuts: Annotated[str, typer.Option(help="Limits between subgroups; other indices are below the first.")] = "0.4,0.7",
     images: Annotated[str | None, typer.Option(help="Column of NIfTI paths, to compare voxels as well.")] = None,
     mask: Annotated[Path | None, typer.Option(help="Voxels to compare; by default those that vary.")] = None,
     as_json: Json = False,
@@ -153,24 +150,21 @@ def compare(
     from rindices.analysis.compare import COLUMN_DESCRIPTIONS, compare_subgroups, make_subgroups, tabulate_subgroups
     from rindices.analysis.tidy import add_ids, write_table
 
-    limits: dict[str, Any] = {
-        "cuts": parse_numbers([cuts], "--cuts", "give numbers such as 0.4,0.7"),
-        "others_below": others_below,
-    }
+    limits = parse_numbers([cuts], "--cuts", "give numbers such as 0.4,0.7")
     request = make_table_request(tables, {"covariates": ["none"], "site": "none", **data})
     people, cohort = read_indices_and_regions(indices, request)
     adjusted = add_ids(cohort, cohort.covariates) if len(cohort.covariates.columns) else None
-    table = compare_subgroups(people, add_ids(cohort, cohort.volumes), covariates=adjusted, **limits)
-    settings = {**limits, "covariates": list(cohort.covariates.columns)}
+    table = compare_subgroups(people, add_ids(cohort, cohort.volumes), covariates=adjusted, cuts=limits)
+    settings: dict[str, Any] = {"cuts": limits, "covariates": list(cohort.covariates.columns)}
     if images is not None:
         from rindices.analysis import voxels
 
         paths = read_images(people, Path(data.get("participants", tables[0])), images)
-        compared = voxels.compare_voxels(people, paths, covariates=adjusted, mask=mask, **limits)
+        compared = voxels.compare_voxels(people, paths, covariates=adjusted, mask=mask, cuts=limits)
         settings["maps"] = [str(path) for path in voxels.write_maps(compared, out)]
-        maps = {**limits, "maps": settings["maps"]}
+        maps = {"cuts": limits, "maps": settings["maps"]}
         write_table(compared.table, out / "voxels.tsv", voxels.COLUMN_DESCRIPTIONS, maps)
-    subgroups = tabulate_subgroups(people, make_subgroups(people, **limits))
+    subgroups = tabulate_subgroups(people, make_subgroups(people, limits))
     write_table(subgroups, out / "subgroups.tsv", _ID_COLUMNS | COLUMN_DESCRIPTIONS, settings)
     significant = int((table["q"] < 0.05).sum())
     message = f"{significant} of {len(table)} differences with a false discovery rate below 0.05"
