@@ -42,17 +42,6 @@ class OutcomePrediction:
     problems: Findings
 
 
-@dataclass(frozen=True)
-class _StudyOutcome:
-    """Complete cases: outcome, R-indices (N, M), covariate design (N, C) and regions (N, R) or None."""
-
-    outcome: outcome_models.Outcome
-    names: list[str]
-    indices: FloatArray
-    covariates: FloatArray
-    regions: FloatArray | None
-
-
 def predict_outcome(
     indices: pd.DataFrame,
     outcomes: pd.DataFrame,
@@ -94,22 +83,50 @@ def predict_outcome(
     AnalysisError
         If columns are missing, the event is not two-valued, times are negative, or events are too few.
     """
-    findings = Findings()
+    findings, names = Findings(), tidy.find_index_columns(indices)
     name, label = (event, None) if isinstance(event, str) else event
     used = tidy.check_columns(outcomes, [name, *([time] if time else []), *covariates], "outcome or covariates")
     values = tidy.exclude_missing_codes(outcomes, list(dict.fromkeys(used)), missing_codes)
-    study = _collect_complete_people(indices, values, name, time, label, list(covariates), regions, findings)
-    effects = pd.concat([_estimate_effects(study, joint) for joint in (False, True)], ignore_index=True)
+    duplicated = indices.loc[indices[ID].duplicated(), ID]
+    if len(duplicated):
+        raise AnalysisError(f"people appear more than once: {join_names(duplicated)}. Keep one row per person.")
+    observed, complete = encode_event(values[name], label)
+    for part in (indices[names], values[used], regions):
+        if part is not None:
+            complete = complete & part.replace([np.inf, -np.inf], np.nan).notna().all(axis=1).to_numpy()
+    if not complete.all():
+        count = format_count(int((~complete).sum()), "person lacks", "people lack")
+        what = f"{count} the outcome, an R-index, a covariate or a region"
+        findings.warn(ProblemCode.MISSING_VALUES, what, offenders=indices.loc[~complete, ID], ending="; left out")
+    if not observed[complete].any() or (time is None and observed[complete].all()):
+        raise AnalysisError(f"of {int(complete.sum())} people with all values, all or none have the event in {name}.")
+    years = None if time is None else _check_times(values.loc[complete, time], indices.loc[complete, ID])
+    outcome, severity = outcome_models.Outcome(observed[complete], years), indices.loc[complete, names].astype(float)
+    design = tidy.encode_covariates(values.loc[complete, list(covariates)])
+    design = design[:, design.std(axis=0) > 0]
+    effects = pd.concat([_estimate_effects(outcome, severity, design, joint) for joint in (False, True)])
     failed = effects.loc[effects["coefficient"].isna(), "index"]
     if len(failed):
         what = f"{join_names(dict.fromkeys(failed))} cannot be estimated; the column note says why"
         findings.warn(ProblemCode.MODEL_NOT_FITTED, what, "Adjust for fewer covariates, or add people with events")
-    sets = {"covariates": study.indices[:, :0], "R-indices and covariates": study.indices}
-    if study.regions is not None:
-        sets[_REGIONS] = study.regions
-    concordance = outcome_models.compare_predictors(study.outcome, study.covariates, sets, _REGIONS, seed)
-    survival = None if study.outcome.time is None else _estimate_thirds(study)
-    return OutcomePrediction(effects, concordance, survival, findings)
+    sets = {"covariates": np.zeros((len(severity), 0)), "R-indices and covariates": severity.to_numpy()}
+    if regions is not None:
+        sets[_REGIONS] = regions.to_numpy(dtype=float)[complete]
+    concordance = outcome_models.compare_predictors(outcome, design, sets, _REGIONS, seed)
+    survival = None if time is None else _estimate_thirds(outcome, severity)
+    return OutcomePrediction(effects.reset_index(drop=True), concordance, survival, findings)
+
+
+def _check_times(times: pd.Series, ids: pd.Series) -> FloatArray:
+    """Return the times (N,); refuse texts and negative ones."""
+    if not pd.api.types.is_numeric_dtype(times):
+        raise AnalysisError(
+            f"{times.name} is not a number: give the time from the R-indices to the event or to the end."
+        )
+    if (times < 0).any():
+        offenders = join_names(ids[times < 0])
+        raise AnalysisError(f"{times.name} is negative: {offenders}. Count from the visit of the R-indices.")
+    return np.asarray(times, dtype=float)
 
 
 def encode_event(values: pd.Series, label: str | None = None) -> tuple[BoolArray, BoolArray]:
@@ -135,74 +152,33 @@ def _format_label(value: object) -> str:
     return text.strip().lower()
 
 
-def _collect_complete_people(
-    indices: pd.DataFrame,
-    values: pd.DataFrame,
-    event: str,
-    time: str | None,
-    event_label: str | None,
-    covariates: list[str],
-    regions: pd.DataFrame | None,
-    findings: Findings,
-) -> _StudyOutcome:
-    """Return the people who have everything; say how many are left out."""
-    names = tidy.find_index_columns(indices)
-    duplicated = indices.loc[indices[ID].duplicated(), ID]
-    if len(duplicated):
-        raise AnalysisError(f"people appear more than once: {join_names(duplicated)}. Keep one row per person.")
-    observed, is_known = encode_event(values[event], event_label)
-    severity = indices[names].to_numpy(dtype=float)
-    complete = is_known & np.isfinite(severity).all(axis=1) & values[covariates].notna().all(axis=1).to_numpy()
-    years = None
-    if time is not None:
-        if not pd.api.types.is_numeric_dtype(values[time]):
-            raise AnalysisError(f"{time} is not a number: give the time from the R-indices to the event or to the end.")
-        years = values[time].to_numpy(dtype=float)
-        if (years[complete] < 0).any():
-            offenders = join_names(indices.loc[complete & (years < 0), ID])
-            raise AnalysisError(f"{time} is negative: {offenders}. Count from the visit of the R-indices.")
-        complete &= np.isfinite(years)
-    measured = None if regions is None else regions.to_numpy(dtype=float)
-    if measured is not None:
-        complete &= np.isfinite(measured).all(axis=1)
-    if not complete.all():
-        count = format_count(int((~complete).sum()), "person lacks", "people lack")
-        what = f"{count} the outcome, an R-index, a covariate or a region"
-        findings.warn(ProblemCode.MISSING_VALUES, what, offenders=indices.loc[~complete, ID], ending="; left out")
-    if not observed[complete].any() or (time is None and observed[complete].all()):
-        raise AnalysisError(f"of {int(complete.sum())} people with all values, all or none have the event in {event}.")
-    design = tidy.encode_covariates(values.loc[complete, covariates])
-    design = design[:, design.std(axis=0) > 0]
-    outcome = outcome_models.Outcome(observed[complete], None if years is None else years[complete])
-    return _StudyOutcome(outcome, names, severity[complete], design, None if measured is None else measured[complete])
-
-
-def _estimate_effects(study: _StudyOutcome, joint: bool) -> pd.DataFrame:
-    """Return the ratios of each R-index alone or of all together."""
-    spread = study.indices.std(axis=0, ddof=1)
-    scaled = study.indices / np.where(spread > 0, spread, 1.0)
-    centred = study.covariates - study.covariates.mean(axis=0) if study.covariates.size else study.covariates
+def _estimate_effects(
+    outcome: outcome_models.Outcome, indices: pd.DataFrame, covariates: FloatArray, joint: bool
+) -> pd.DataFrame:
+    """Return the ratios of each R-index (N, M) alone or of all together, adjusted for a design (N, C)."""
+    spread = indices.std().where(lambda sd: sd > 0, 1.0)
+    centred = covariates - covariates.mean(axis=0)
     rows = []
-    groups = [list(range(len(study.names)))] if joint else [[k] for k in range(len(study.names))]
-    for group in groups:
-        design = np.column_stack([scaled[:, group] - scaled[:, group].mean(axis=0), centred])
-        fit = outcome_models.fit_outcome(study.outcome, design)
-        hazards = outcome_models.check_proportional_hazards(study.outcome, design, fit)
-        note = _explain_weak_model(study.outcome, fit.is_estimable, len(group))
-        for position, k in enumerate(group):
+    for group in [list(indices)] if joint else [[name] for name in indices]:
+        scaled = ((indices - indices.mean()) / spread)[group].to_numpy()
+        design = np.column_stack([scaled, centred])
+        fit = outcome_models.fit_outcome(outcome, design)
+        hazards = outcome_models.check_proportional_hazards(outcome, design, fit)
+        note = _explain_weak_model(outcome, fit.is_estimable, len(group))
+        for position, name in enumerate(group):
             if not fit.is_estimable[position]:
-                rows.append((study.names[k], np.nan, np.nan, np.nan, _NOT_ESTIMABLE))
+                rows.append((name, np.nan, np.nan, np.nan, _NOT_ESTIMABLE))
                 continue
             error = float(np.sqrt(fit.covariance[position, position]))
-            rows.append((study.names[k], fit.coefficients[position], error, hazards[position], note))
+            rows.append((name, fit.coefficients[position], error, hazards[position], note))
     table = pd.DataFrame(rows, columns=["index", "coefficient", "error", "hazards_p", "note"])
     coefficient, half = table["coefficient"], outcome_models.NORMAL_QUANTILE * table["error"]
     p = 2 * ndtr(-np.abs(coefficient / table["error"]))
     table = table.assign(
         model="joint" if joint else "single",
-        regression="logistic" if study.outcome.time is None else "cox",
-        n=len(study.indices),
-        events=int(study.outcome.event.sum()),
+        regression="logistic" if outcome.time is None else "cox",
+        n=len(indices),
+        events=int(outcome.event.sum()),
         ratio=np.exp(coefficient),
         low=np.exp(coefficient - half),
         high=np.exp(coefficient + half),
@@ -228,16 +204,15 @@ def split_into_thirds(values: FloatArray) -> IntArray:
     return np.asarray(np.searchsorted(np.quantile(values, [1 / 3, 2 / 3]), values, side="left"), dtype=np.intp)
 
 
-def _estimate_thirds(study: _StudyOutcome) -> pd.DataFrame:
-    time = study.outcome.time
+def _estimate_thirds(outcome: outcome_models.Outcome, indices: pd.DataFrame) -> pd.DataFrame:
+    time, event, tables = outcome.time, outcome.event, []
     assert time is not None
-    tables = []
-    for name, values in zip(study.names, study.indices.T, strict=True):
-        third = split_into_thirds(values)
-        p = outcome_models.compare_survival(time, study.outcome.event, third) if len(np.unique(third)) == 3 else np.nan
+    for name in indices:
+        third = split_into_thirds(indices[name].to_numpy())
+        p = outcome_models.compare_survival(time, event, third) if len(np.unique(third)) == 3 else np.nan
         for number, label in enumerate(THIRDS):
             rows = third == number
             if rows.any():
-                curve = outcome_models.estimate_survival(time[rows], study.outcome.event[rows])
+                curve = outcome_models.estimate_survival(time[rows], event[rows])
                 tables.append(curve.assign(index=name, third=label, log_rank_p=p))
     return pd.concat(tables, ignore_index=True)[list(SURVIVAL_COLUMNS)]

@@ -7,7 +7,7 @@ import typer
 
 from rindices.cli.console import make_folder, print_json, print_problems, print_result, split_option
 from rindices.cli.options import DataOptions, Json, take_table_options
-from rindices.cli.statistics import read_variables, write_or_remove
+from rindices.cli.statistics import raise_errors, read_variables, write_or_remove
 from rindices.errors import Findings, ProblemCode, explain_write_errors, format_count
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def change(
     from rindices.wording import load_columns
 
     findings, adjusted, codes = Findings(), split_option(covariates), tuple(data.get("missing_codes", ()))
-    visits = _read_visits(indices, data.get("participants"), [time, *([group] if group else []), *adjusted])
+    visits = _read_visits(indices, data, [time, *([group] if group else []), *adjusted])
     visits = _assign_groups(visits, group, data, findings)
     trial = TrialDesign(slowing, power, trial_years, trial_visits)
     result = change_per_year(visits, time, covariates=adjusted, trial=trial, missing_codes=codes)
@@ -89,27 +89,18 @@ def _assign_groups(visits: "pd.DataFrame", group: str | None, data: DataOptions,
     return visits.assign(**{GROUP: labels})[[label is not None for label in labels]].reset_index(drop=True)
 
 
-def _read_visits(indices: Path, participants: str | None, columns: list[str]) -> "pd.DataFrame":
+def _read_visits(indices: Path, data: DataOptions, columns: list[str]) -> "pd.DataFrame":
     """Return one row per visit, with the R-indices and the columns of time, group and covariates."""
-    import pandas as pd
+    from rindices.tables.readers import read_indices
 
-    from rindices.tables.cohort import ID, SESSION
-    from rindices.tables.participants import join_participants
-    from rindices.tables.table import ColumnRoles, read_participants
-
-    problems = Findings()  # notes on ids are not repeated here: apply gave them
-    table = read_participants(indices, ColumnRoles(), [], problems)
-    keys = {ID: table.ids} | ({} if table.sessions is None else {SESSION: table.sessions})
-    frame = table.frame.drop(columns=[name for name in (*keys, table.id_column) if name in table.frame])
-    frame = pd.concat([pd.DataFrame(keys), frame.reset_index(drop=True)], axis=1)
-    if participants is not None:
-        people = join_participants(table, Path(participants), ColumnRoles(), problems)
-        for name in columns:
-            column = people.find(name)
-            if column is not None:
-                frame[name] = people.frame[column].to_numpy()
-    problems.raise_errors()
-    return frame
+    if "participants" not in data:
+        findings = Findings()
+        frame = read_indices(indices, findings)
+        raise_errors(findings)
+        return frame
+    frame, people = read_variables(indices, Path(data["participants"]), data)
+    found = {name.lower(): name for name in people}
+    return frame.assign(**{name: people[found[name.lower()]] for name in columns if name.lower() in found})
 
 
 @take_table_options("id missing_codes")

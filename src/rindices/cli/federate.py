@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -56,6 +56,7 @@ def federate(
     from rindices.federated.folder import FolderTransport, make_run_name, read_key, wait_for_sites
     from rindices.federated.messages import WaitingError
     from rindices.federated.secure import FEWEST_SITES
+    from rindices.study.config import read_study
 
     if make_keys is not None:
         _write_keys(split_option(make_keys), keys)
@@ -68,7 +69,7 @@ def federate(
             "(--flare-job)",
             param_hint="--exchange",
         )
-    study, left_out, start = _read_federated_study(study_file), split_option(leave_out), time.monotonic()
+    study, left_out, start = read_study(study_file, volumes="sites"), split_option(leave_out), time.monotonic()
     federated = FederatedSettings(
         study.model,
         study.run.seed,
@@ -132,22 +133,6 @@ def print_line(text: str) -> None:
 
 def _print_round(number: int, record: "RoundRecord") -> None:
     typer.echo(f"round {number}, {record.kind}: {record.sent:,} bytes out, {record.received:,} bytes back", err=True)
-
-
-def _read_federated_study(path: Path) -> "StudyConfig":
-    """Return the study of a file that may lack the table, which the centre does not have."""
-    import tomllib
-
-    from rindices.errors import StudyError, describe_os_error
-    from rindices.study.config import make_study
-
-    try:
-        values: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise StudyError(f"{path} cannot be read ({describe_os_error(error)}): check the path.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise StudyError(f"{path.name} is not a study file: {error}.") from error
-    return make_study({**values, "data": {"volumes": "sites"} | values.get("data", {})}, path.name)
 
 
 def _is_harmonised(study: "StudyConfig", n_sites: int) -> bool:

@@ -1,6 +1,6 @@
 """``rindices power``, ``simulate``, ``score`` and ``reference``: planning of a study and simulation."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +23,7 @@ EXAMPLES = {
 }
 
 
-@take_table_options("covariates measure")
+@take_table_options("participants group covariates measure")
 def power(
     data: DataOptions,
     people: Annotated[list[str] | None, typer.Option(help="Controls + patients, e.g. 150+200,492+900.")] = None,
@@ -36,8 +36,6 @@ def power(
     controls: Annotated[
         Path | None, typer.Option(metavar="TABLE", help="Your own controls: their regions, variation and number.")
     ] = None,
-    participants: Annotated[Path | None, typer.Option(help="Their participants, with --controls.")] = None,
-    group: Annotated[str | None, typer.Option(help="Their column of groups, with --controls.")] = None,
     label: Annotated[str | None, typer.Option(help="Label of the healthy people in it.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for power.json, power.md and power.png.")] = None,
     workers: Workers = -1,
@@ -52,7 +50,7 @@ def power(
     from rindices.cli.progress import Progress
     from rindices.experiments import power as experiment
 
-    healthy = _read_healthy_cohort(controls, participants, group, label, None, data.get("measure"))
+    healthy = _read_healthy_cohort(controls, label, {name: data[name] for name in data if name != "covariates"})
     losses = console.parse_numbers(rates, "--rates", "{words} is not a share: write 0.2")
     effects = console.parse_numbers(effect_d, "--effect-d", "{words} is not an effect: write 0.5")
     counts = console.parse_numbers(patterns, "--patterns", "{words} is not a number of patterns: write 1,2,3")
@@ -91,17 +89,16 @@ def _parse_group_sizes(texts: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
     return tuple(pairs)
 
 
+@take_table_options("participants group site")
 def simulate(
     out: Annotated[Path, typer.Option(help="Folder to write to.")],
+    data: DataOptions,
     task: Annotated[str, typer.Option(help="basic overlap scarce noise mild, corr05 ..., organs, null.")] = "basic",
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same cohort.")] = 0,
     controls: Annotated[
         Path | None, typer.Option(metavar="TABLE", help="Healthy people to add the patterns to.")
     ] = None,
-    participants: Annotated[Path | None, typer.Option(help="Their participants, with --controls.")] = None,
-    group: Annotated[str | None, typer.Option(help="Their column of groups, with --controls.")] = None,
     label: Annotated[str | None, typer.Option(help="Label of the healthy people in it.")] = None,
-    site: Annotated[str | None, typer.Option(help="Their column of sites, with --controls.")] = None,
     sites: Annotated[int, typer.Option(min=0, help="Number of sites with additive and multiplicative effects.")] = 0,
     visits: Annotated[int, typer.Option(min=1, help="Visits of each person; 2 or more for repeat visits.")] = 1,
     as_json: Json = False,
@@ -123,7 +120,7 @@ def simulate(
         counts = {"visits": len(repeated.sessions), "events": int(people["event"].sum())}
         write = partial(write_visits, repeated)
     else:
-        healthy = _read_healthy_cohort(controls, participants, group, label, site)
+        healthy = _read_healthy_cohort(controls, label, data)
         simulated = simulate_cohort(task, seed, healthy=healthy, sites=sites)
         people, write = simulated.cohort.people, partial(write_cohort, simulated)
     with explain_write_errors(f"to {out}"):
@@ -135,26 +132,17 @@ def simulate(
     console.print_result(as_json, {"out": str(out), "task": task, "seed": seed, **values}, text, err=True)
 
 
-def _read_healthy_cohort(
-    table: Path | None,
-    participants: Path | None,
-    group: str | None,
-    label: str | None,
-    site: str | None,
-    measure: str | None = None,
-) -> "Cohort | None":
+def _read_healthy_cohort(table: Path | None, label: str | None, data: DataOptions) -> "Cohort | None":
     """Read a table of healthy people, if there is one, with all its covariates, the first scan of each person."""
     from rindices.tables.cohort import keep_first_scans
-    from rindices.tables.table import NO_COLUMN, ColumnRoles
-    from rindices.tables.validate import TableRequest, validate_table
+    from rindices.tables.validate import validate_table
     from rindices.tables.validation.values import ALL_MEASURES
 
     if table is None:
         return None
-    roles = ColumnRoles(group=group, site=site or NO_COLUMN, covariates=None)
-    labels, others = ((label,), ("*",)) if label else ((), ())
-    measure = measure or ALL_MEASURES
-    request = TableRequest((table,), participants, roles, labels, others, measure=measure, on_missing="drop")
+    labels = {"controls": [label], "patients": ["*"]} if label else {}
+    request = make_table_request([table], {"site": "none", **data, **labels, "on_missing": "drop"})
+    request = replace(request, measure=request.measure or ALL_MEASURES)
     result = validate_table(request)
     cohort = result.cohort_or_raise()
     unclear = [problem for problem in result.problems if problem.code is ProblemCode.GROUP_COLUMN_POSSIBLE]

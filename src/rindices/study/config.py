@@ -214,14 +214,16 @@ class StudyConfig(_ConfigSection):
         return Preprocessing.fit(cohort, self.data.harmonise, self.adjust, self.data.icv_for, seen)
 
 
-def read_study(path: Path) -> StudyConfig:
-    """Read a study file; all its problems are reported at once."""
+def read_study(path: Path, volumes: str | None = None) -> StudyConfig:
+    """Read a study file; all its problems are reported at once. ``volumes`` is its table if it may name none."""
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise StudyError(f"{path} cannot be read ({describe_os_error(error)}): check the path.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StudyError(f"{path.name} is not a study file: {error}.") from error
+    if volumes is not None:
+        values["data"] = {"volumes": volumes} | values.get("data", {})
     return make_study(values, path.name)
 
 
