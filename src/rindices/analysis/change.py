@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri, stdtr, stdtrit
 
+import rindices.analysis.slopes as slopes
 import rindices.analysis.tidy as tidy
 from rindices._typing import AnyArray, BoolArray, FloatArray
-from rindices.analysis import slopes
 from rindices.errors import AnalysisError, Findings, InputError, ProblemCode, format_count, join_names
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.validation.groups import CONTROL, PATIENT

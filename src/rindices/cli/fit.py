@@ -16,7 +16,7 @@ from rindices.study.recipes import RECIPES
 if TYPE_CHECKING:
     from rindices.errors import Problem
     from rindices.model.fitted import FittedModel
-    from rindices.model.records import CandidateRecord, SelectionRecord, SettingRecord
+    from rindices.model.records import CandidateRecord, ReferenceRecord, SelectionRecord, SettingRecord
     from rindices.selection.choose import GridPoint
     from rindices.study.config import ModelConfig, StudyConfig
     from rindices.study.exceptions import NoPatternError
@@ -190,7 +190,6 @@ def _print_json(ending: "FittedModel | NoPatternError", out: Path, page: str | N
 
 
 def _list_facts(model: "FittedModel", has_weights: bool, out: Path) -> list[tuple[str, str]]:
-    from rindices.cli.model import describe_reference
     from rindices.report.sections import StudyFacts, load_statements
 
     selection, facts, say = model.selection, StudyFacts.of_model(model), load_statements(model.card.unit)
@@ -229,6 +228,14 @@ def _list_null_facts(selection: "SelectionRecord") -> list[tuple[str, str]]:
 
     adjusted = load_statements().adjustment(selection.adjustment)
     return [("adjusted for", adjusted), ("difference", _describe_difference(selection))]
+
+
+def describe_reference(reference: "ReferenceRecord | None") -> str:
+    """Return whose correlations of regions were used, and their weight; empty without a reference."""
+    if reference is None:
+        return ""
+    people = f"{format_count(reference.people, 'person', 'people')} of {format_count(reference.sites, 'site')}"
+    return f"{reference.name}, {people}, weight {reference.weight:g}"
 
 
 def _describe_difference(selection: "SelectionRecord") -> str:

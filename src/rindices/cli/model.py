@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rindices.cli.console import print_facts, print_json, print_result, split_option
+from rindices.cli.fit import describe_reference, read_study_table
 from rindices.cli.options import Json
 from rindices.errors import ModelError, format_count, join_names
 from rindices.wording import FEATURE_UNIT, get_wording
 
 if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
-    from rindices.model.records import ModelCard, ReferenceRecord
+    from rindices.model.records import ModelCard
 
 MIN_REFERENCE_WEIGHT = 0.5
 """Weight of a reference in the fit, from which on its correlations are published in place of those of the study."""
@@ -124,7 +125,6 @@ def publish(
     """Write a model for passing on, which says little about who took part; the table of the study is read again."""
     import numpy as np
 
-    from rindices.cli.fit import read_study_table
     from rindices.cli.options import load_study
     from rindices.model.fitted import load
     from rindices.share.publish import publish_model
@@ -232,14 +232,6 @@ def _describe_unusual(model: "FittedModel") -> str:
     if model.has_distances:
         return get_wording(model.card.unit)("regions and covariates, against the training people")
     return "ranges of covariates alone: nothing else is known of the training people"
-
-
-def describe_reference(reference: "ReferenceRecord | None") -> str:
-    """Return whose correlations of regions were used, and their weight; empty without a reference."""
-    if reference is None:
-        return ""
-    people = f"{format_count(reference.people, 'person', 'people')} of {format_count(reference.sites, 'site')}"
-    return f"{reference.name}, {people}, weight {reference.weight:g}"
 
 
 def _describe_privacy(card: "ModelCard") -> str:
