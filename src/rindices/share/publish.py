@@ -8,7 +8,7 @@ kept: the weights of the regions, and the part of means and effects that the wei
 Shape letters: N people, R regions, M patterns, K steps of a curve, S members, P columns of the design.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 from statistics import NormalDist
@@ -49,8 +49,6 @@ _PEOPLE_RATIO = 2.5
 Two such files have three folds in common, so they differ by less than a file and the population do."""
 ATTACK_STRENGTH = 1.7
 """Separation by the strongest attack of benchmarks.membership, in units of that by the likelihood of files alone."""
-
-Rounding = Callable[[FloatArray, float | FloatArray], FloatArray]
 
 
 def publish_model(
@@ -105,15 +103,16 @@ def make_reference_correlation(reference: NormalReference, regions: Sequence[str
     )
 
 
-def coarsen_model(model: FittedModel, reference: FloatArray | None = None, scale: float = 1.0) -> FittedModel:
+def round_to(values: FloatArray, step: float | FloatArray) -> FloatArray:
+    """Return multiples of a step."""
+    return np.asarray(np.round(values / step) * step)
+
+
+def coarsen_model(model: FittedModel, reference: FloatArray | None = None) -> FittedModel:
     """Return a model of one member with rounded numbers, without intervals and distances of training people.
 
-    reference (R, R): correlations to store in place of those of the study; scale: factor of all steps.
+    reference (R, R): correlations to store in place of those of the study.
     """
-
-    def round_to(values: FloatArray, step: float | FloatArray) -> FloatArray:
-        return np.asarray(np.round(values / (scale * step)) * (scale * step))
-
     heads = list_trajectory_heads(model)
     if not heads or model.training is None or not model.card.trained_on:
         raise ModelError("only models of recipe default can be published: fit with it, or keep the file to yourself.")
@@ -131,9 +130,9 @@ def coarsen_model(model: FittedModel, reference: FloatArray | None = None, scale
             strict=True,
         )
     )
-    steps = _coarsen_steps(steps, round_to)
+    steps = _coarsen_steps(steps)
     patterns = steps.sum(axis=1).T
-    variation, precision = _coarsen_noise(noise * np.outer(unit, unit), patterns, model, reference, round_to)
+    variation, precision = _coarsen_noise(noise * np.outer(unit, unit), patterns, model, reference)
     share, shift_mean, shift_scale = (
         np.round(np.mean([getattr(head, name) for head in heads]), 2) for name in ("share", "shift_mean", "shift_scale")
     )
@@ -154,7 +153,7 @@ def coarsen_model(model: FittedModel, reference: FloatArray | None = None, scale
         head = InteractingHead(**arrays, interaction=round_to(interaction, _SMALL_STEP))
     return replace(
         model,
-        preprocessing=_coarsen_preprocessing(model.preprocessing, sd, patterns, precision @ patterns, round_to),
+        preprocessing=_coarsen_preprocessing(model.preprocessing, sd, patterns, precision @ patterns),
         heads=(head,),
         orders=(tuple(range(model.n_patterns)),),
         patterns=head.compute_curves(np.array(SEVERITY_LEVELS)),
@@ -168,7 +167,7 @@ def coarsen_model(model: FittedModel, reference: FloatArray | None = None, scale
     )
 
 
-def _coarsen_steps(steps: FloatArray, round_to: Rounding) -> FloatArray:
+def _coarsen_steps(steps: FloatArray) -> FloatArray:
     """Return steps (M, K, R) with a rounded change at full severity.
 
     Regions follow the common course of their pattern, unless they change much and clearly earlier or later.
@@ -185,7 +184,7 @@ def _coarsen_steps(steps: FloatArray, round_to: Rounding) -> FloatArray:
 
 
 def _coarsen_noise(
-    noise: FloatArray, patterns: FloatArray, model: FittedModel, reference: FloatArray | None, round_to: Rounding
+    noise: FloatArray, patterns: FloatArray, model: FittedModel, reference: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return correlations (R, R) of normal variation, and a precision (R, R) by which patterns get their weights.
 
@@ -245,7 +244,7 @@ def _make_definite(correlation: FloatArray) -> FloatArray:
 
 
 def _coarsen_preprocessing(
-    preprocessing: Preprocessing, sd: FloatArray, patterns: FloatArray, weights: FloatArray, round_to: Rounding
+    preprocessing: Preprocessing, sd: FloatArray, patterns: FloatArray, weights: FloatArray
 ) -> Preprocessing:
     """Return a pipeline with rounded numbers; along the weights (R, M), the error of rounding is put back."""
     residualiser, standardiser, harmoniser = (
