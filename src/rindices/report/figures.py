@@ -41,7 +41,7 @@ CONTROL_COLOUR, PATIENT_COLOUR = "#6b7b8c", "#c2410c"
 _CSS_VARIABLES = {TEXT_COLOUR: "ink", MUTED_COLOUR: "muted", GRID_COLOUR: "rule"}
 _CSS_VARIABLES |= {CONTROL_COLOUR: "control", PATIENT_COLOUR: "patient"}
 _WIDTH_INCHES = 4.4  # about the width on the page, so that letters keep their size on a phone
-_MAX_DOTS_PER_GROUP = 500  # people of each group in a scatter plot; the section Explore has everyone
+_MAX_DOTS_PER_GROUP = 500  # people of each group in a scatter plot
 _MAX_NUMBERED_MEMBERS = 12  # members up to which cells of the matrix contain numbers
 _MATPLOTLIB_STYLE: Any = {
     **{"svg.fonttype": "none", "font.size": 9, "axes.linewidth": 0.7, "grid.linewidth": 0.6, "axes.axisbelow": True},
@@ -148,7 +148,7 @@ def plot_distributions(results: StudyResults) -> list[Chart]:
 
 
 def plot_index_pairs(results: StudyResults, max_pairs: int = 3) -> list[Chart]:
-    """Plot the first pairs of R-indices against each other; the section Explore has all of them."""
+    """Plot the first pairs of R-indices against each other."""
     charts = []
     rng = np.random.default_rng(0)
     groups = [group for _, group in results.indices.groupby(GROUP)]

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import pandas as pd
 
-from rindices._typing import BoolArray
 from rindices.errors import StudyError
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import FittedModel, load
@@ -34,10 +33,9 @@ class StudyResults:
     indices: ``group`` and ``r1`` to ``rM``, one row per person; no ids, since a report may be passed on; patterns: see
     `make_pattern_table`; effects: content of ``effects.tsv``; associations: where ``rindices associate`` has written
     them into the folder; widths: median width of the patients' intervals of each R-index; empty where there are no
-    intervals; novel: number of novel people; interval_ends: ``r1_low``, ``r1_high`` and so on, same rows as
-    ``indices``; no columns where there are no intervals; is_novel (N,): whether each person is novel; change, outcome,
-    replication: what ``rindices change``, ``predict`` and ``replicate`` have written into the folder; wrong_cells:
-    content of ``wrong_cells.tsv``, without ids; subgroups: content of ``subgroups.tsv``, without names of sites.
+    intervals; novel: number of novel people; change, outcome, replication: what ``rindices change``, ``predict`` and
+    ``replicate`` have written into the folder; wrong_cells: content of ``wrong_cells.tsv``, without ids; subgroups:
+    content of ``subgroups.tsv``, without names of sites.
     """
 
     model: FittedModel
@@ -49,8 +47,6 @@ class StudyResults:
     associations: pd.DataFrame | None = None
     widths: dict[str, float] = field(default_factory=dict)
     novel: int | None = None
-    interval_ends: pd.DataFrame = field(default_factory=pd.DataFrame)
-    is_novel: BoolArray | None = None
     change: SimpleNamespace | None = None
     outcome: SimpleNamespace | None = None
     replication: SimpleNamespace | None = None
@@ -133,7 +129,6 @@ def read_study_results(folder: Path) -> StudyResults:
     selection = omit_single_weight(read_record(folder / "selection.json", SelectionRecord))
     if selection.chosen is None:
         raise StudyError(f"{folder / 'selection.json'} names no chosen setting: run rindices fit again.")
-    ends = [f"{name}_{end}" for name in names for end in ("low", "high")]
     patients = indices[indices[GROUP] == PATIENT]
     bounded = [name for name in names if f"{name}_low" in indices and f"{name}_high" in indices]
     columns = ("index", "variable", "n", "correlation", "low", "high", "q")
@@ -147,8 +142,6 @@ def read_study_results(folder: Path) -> StudyResults:
         widths={name: float((patients[f"{name}_high"] - patients[f"{name}_low"]).median()) for name in bounded},
         novel=int(indices["novel"].sum()) if "novel" in indices else None,
         effects=_read_table(folder / "effects.tsv", _EFFECT_COLUMNS),
-        interval_ends=indices[[name for name in ends if name in indices]],
-        is_novel=indices["novel"].to_numpy(dtype=bool) if "novel" in indices else None,
         change=read_change_section(folder),
         outcome=read_outcome_section(folder),
         replication=read_replication_section(folder),
