@@ -87,7 +87,6 @@ def render_report(results: study_results.StudyResults) -> str:
         coverage=NOMINAL_COVERAGE,
         distribution_charts=figures.plot_distributions(results),
         pair_charts=figures.plot_index_pairs(results),
-        member_chart=figures.plot_member_agreement(results),
         associations=sections.build_association_rows(results.associations),
         wrong_cells=sections.build_wrong_cells(results.wrong_cells),
         min_group=MIN_GROUP,
