@@ -32,11 +32,15 @@ _CODES_OF_ALL_ROWS = errors.parse_codes(
 
 
 class ChunkSize(NamedTuple):
-    """Size of chunks: rows that are worked on at once, rows of a parquet chunk, bytes of a text chunk."""
+    """Size of chunks: rows that are worked on at once, rows of a parquet chunk, bytes of a text chunk.
+
+    schema_rows: rows that decide what the columns of a file are.
+    """
 
     rows: int = 25_600
     parquet_rows: int = 1_000_000
     text_bytes: int = 16_000_000
+    schema_rows: int = SCHEMA_ROWS
 
 
 class TableChunk(NamedTuple):
