@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -36,11 +35,6 @@ class ApplyResult(NamedTuple):
     table: pd.DataFrame
     problems: list[Problem]
     counted: UnusualCount
-
-    def _repr_html_(self) -> str:
-        """Return the problems and the first rows, for notebooks."""
-        lines = "".join(f"<li>{escape(str(problem))}</li>" for problem in self.problems)
-        return f"<ul>{lines}</ul>{self.table.head().to_html(index=False, escape=True)}"
 
 
 class FittedModel(ModelContent):
@@ -81,14 +75,6 @@ class FittedModel(ModelContent):
 
     def __repr__(self) -> str:
         return f"<FittedModel: {self.n_patterns} patterns, {len(self.regions)} regions, {len(self.heads)} members>"
-
-    def _repr_html_(self) -> str:
-        """Return the same and the evidence for each pattern, for notebooks."""
-        names = ["name", "split_half", "split_half_interval", "auc", "auc_interval", "carriers"]
-        rows = pd.DataFrame([{name: pattern.get(name) for name in names} for pattern in self.card.pattern_evidence])
-        return (
-            f"<p>{escape(repr(self)[1:-1])}</p>{rows.round(2).to_html(index=False, escape=True) if len(rows) else ''}"
-        )
 
     @property
     def covariates(self) -> tuple[str, ...]:
@@ -272,9 +258,8 @@ class FittedModel(ModelContent):
         has_index = ~is_short if weights is None else ~is_short & weights.any(axis=1)
         numbers = [*columns.values(), *([] if distances is None else [distances])]
         apply_checks.check_results(cohort.take(has_index), [column[has_index] for column in numbers])
-        if is_short.any():
-            table, flagged = table[~is_short], flagged.take(~is_short)
-        return ApplyResult(table, problems, UnusualCount.of(flagged))
+        table = table[~is_short] if is_short.any() else table
+        return ApplyResult(table, problems, UnusualCount.of(flagged, ~is_short))
 
     def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
         """Return the model with the effects of new sites, estimated from their controls.

@@ -5,7 +5,6 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -66,11 +65,6 @@ class Cohort:
         n_people = self.people[ID].nunique()
         scans = f"{len(self)} scans of " if len(self) > n_people else ""
         return f"<Cohort: {scans}{n_people} people{groups}, {self.n_regions} {noun} ({self.source}, {self.unit})>"
-
-    def _repr_html_(self) -> str:
-        """Return the same and the first rows, for notebooks."""
-        shown = pd.concat([self.people, self.covariates, self.volumes.iloc[:, :3]], axis=1).head()
-        return f"<p>{escape(repr(self)[1:-1])}</p>{shown.to_html(index=False, escape=True)}"
 
     @property
     def regions(self) -> tuple[str, ...]:
