@@ -295,14 +295,14 @@ def read_block(
     options = _build_read_options(dialect, as_text) | {"nrows": rows}
     try:
         return _parse_block(block, options)
-    except _PARSER_ERRORS as error:
-        readable = lines.refuse_open_marks(block, dialect, findings, block.rows)
-        if len(readable.rows) == len(block.rows):
-            _raise_row_error(error, block, findings)
+    except _PARSER_ERRORS:
+        block = lines.refuse_open_marks(block, dialect, findings, block.rows)
     try:
-        return _parse_block(readable, options)
+        return _parse_block(block, options)
     except _PARSER_ERRORS as error:
-        _raise_row_error(error, readable, findings)
+        first = block.count_lines_before() + block.skip + 1
+        what = f"the rows from line {first:,} on cannot be read ({join_names(str(error).splitlines()[:1])})"
+        findings.fatal(ProblemCode.BAD_ROWS, what, "Export the table again")
 
 
 def _parse_block(block: lines.LineBlock, options: dict[str, Any]) -> pd.DataFrame:
@@ -366,13 +366,6 @@ def _build_read_options(dialect: lines.Dialect, as_text: Iterable[str]) -> dict[
 def normalise_column_name(name: str) -> str:
     """Return a column name in lower case without blanks and punctuation."""
     return "".join(char for char in name.lower() if char.isalnum())
-
-
-def _raise_row_error(error: Exception, block: lines.LineBlock, findings: Findings) -> NoReturn:
-    """Raise an error that says why the rows cannot be read."""
-    first = block.count_lines_before() + block.skip + 1
-    what = f"the rows from line {first:,} on cannot be read ({join_names(str(error).splitlines()[:1])})"
-    findings.fatal(ProblemCode.BAD_ROWS, what, "Export the table again")
 
 
 def to_text(values: pd.Series) -> pd.Series:
