@@ -9,7 +9,7 @@ import numpy as np
 
 from rindices.learners.severity_posterior import compute_growth
 from rindices.model.fitted import FittedModel
-from rindices.model.pattern_tables import TRAJECTORY_LEVELS, average_interaction, make_trajectory_table
+from rindices.model.pattern_tables import TRAJECTORY_LEVELS, average_interaction
 from rindices.packing import ArrayPacker
 from rindices.report.figures import AtlasMatch, effects_to_rgb
 from rindices.wording import get_wording
@@ -23,9 +23,9 @@ def describe_severities(model: FittedModel, match: AtlasMatch, limit: float, arr
     limit: effect at which the colours end, on both sides.
     """
     labels, interaction = match.label_regions(model.regions), average_interaction(model)
-    changes = make_trajectory_table(model)["change"].to_numpy(dtype=np.float32)
-    shape = (model.n_patterns, len(model.regions), len(TRAJECTORY_LEVELS))
-    arrays.add("curves", changes.reshape(shape).transpose(2, 0, 1))
+    changes = model.trajectories()["change"].to_numpy(dtype=np.float32)
+    shape = (model.n_patterns, len(TRAJECTORY_LEVELS), len(model.regions))
+    arrays.add("curves", changes.reshape(shape).transpose(1, 0, 2))
     medium = np.full((1, model.n_patterns), 0.5)
     return {
         "indices": model.index_names,

@@ -13,7 +13,7 @@ import pandas as pd
 from rindices.errors import StudyError
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import FittedModel, load
-from rindices.model.pattern_tables import make_pattern_table
+from rindices.model.pattern_tables import make_change_table
 from rindices.model.records import CandidateRecord, CohortRecord, Record, SelectionRecord
 from rindices.report.formatting import omit_single_weight
 from rindices.tables.cohort import GROUP, ID, SESSION
@@ -45,7 +45,7 @@ class StudyResults:
     """Everything that a report shows.
 
     indices: ``group`` and ``r1`` to ``rM``, one row per person; no ids, since a report may be passed on; patterns: see
-    `make_pattern_table`; effects: content of ``effects.tsv``; associations: where ``rindices associate`` has written
+    `make_change_table`; effects: content of ``effects.tsv``; associations: where ``rindices associate`` has written
     them into the folder; widths: median width of the patients' intervals of each R-index; empty where there are no
     intervals; novel: number of novel people; change, outcome, replication: what ``rindices change``, ``predict`` and
     ``replicate`` have written into the folder; wrong_cells: content of ``wrong_cells.tsv``, without ids; subgroups:
@@ -154,7 +154,7 @@ def read_study_results(folder: Path) -> StudyResults:
         selection=selection,
         cohort=read_record(folder / "cohort.json", CohortRecord),
         indices=indices[[GROUP, *names]],
-        patterns=make_pattern_table(model),
+        patterns=make_change_table(model),
         associations=_read_if_written(folder / "associations.tsv", columns, "associate"),
         widths={name: float((patients[f"{name}_high"] - patients[f"{name}_low"]).median()) for name in bounded},
         novel=int(indices["novel"].sum()) if "novel" in indices else None,

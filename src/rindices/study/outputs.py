@@ -15,8 +15,8 @@ from rindices.model.pattern_tables import (
     COURSE_COLUMN_DESCRIPTIONS,
     PATTERN_COLUMN_DESCRIPTIONS,
     has_curved_patterns,
+    make_change_table,
     make_course_table,
-    make_pattern_table,
 )
 from rindices.model.records import CohortRecord, SelectionRecord
 from rindices.selection.group_difference import RegionEffects
@@ -83,7 +83,7 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
 
 def write_patterns(folder: Path, model: FittedModel, unit: str = "") -> None:
     """Write ``patterns.tsv`` and, for curved patterns, ``trajectories.tsv``."""
-    _write_table(folder / "patterns.tsv", make_pattern_table(model), PATTERN_COLUMN_DESCRIPTIONS, unit)
+    _write_table(folder / "patterns.tsv", make_change_table(model), PATTERN_COLUMN_DESCRIPTIONS, unit)
     if has_curved_patterns(model):
         _write_table(folder / "trajectories.tsv", make_course_table(model), COURSE_COLUMN_DESCRIPTIONS, unit)
 
