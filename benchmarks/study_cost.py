@@ -62,9 +62,9 @@ def write_study(name: str, folder: Path) -> None:
 
 def measure(folder: Path, source: Path, options: Sequence[str] = ()) -> dict[str, Any]:
     """Return processor seconds and peak megabytes of ``rindices fit`` with the code in a folder."""
-    code = "import resource, sys\nfrom rindices.cli.main import run\ntry:\n    run()\nfinally:\n"
-    code += "    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]\n"
-    code += "    print('peak', max(each.ru_maxrss for each in usage), file=sys.stderr)\n"
+    code = "import sys\nfrom rindices.cli.main import run\ntry:\n    run()\nfinally:\n"
+    # VmHWM begins with the program; the peak of getrusage is that of the parent where it is larger
+    code += "    print('peak', open('/proc/self/status').read().split('VmHWM:')[1].split()[0], file=sys.stderr)\n"
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as out:

@@ -8,6 +8,7 @@ import pytest
 import rindices as ri
 from rindices.errors import StudyError
 from rindices.federated.fit import FederatedResult, FederatedSettings, run_federated_study
+from rindices.model.records import QUANTILE_RANKS
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig
 from rindices.tables.cohort import Cohort
@@ -115,6 +116,9 @@ def test_mean_difference_needs_no_further_round() -> None:
     is_patient = simulate_people().is_patient
     assert indices[is_patient].mean() > indices[~is_patient].mean() + 0.3
     assert np.quantile(indices[is_patient], 0.98) == pytest.approx(1.0, abs=0.2)
+    for group, mask in (("control", ~is_patient), ("patient", is_patient)):  # from normal distributions of the groups
+        expected = np.quantile(indices[mask], QUANTILE_RANKS)
+        np.testing.assert_allclose(result.model.card.index_quantiles[group][0], expected, atol=0.2)
 
 
 def test_public_function_fits_cohorts() -> None:

@@ -32,6 +32,8 @@ def test_sites_give_the_r_indices_of_one_table(n_sites: int, harmonise: bool) ->
     own = pd.concat([Site(name, each, 0).tabulate_people(divided) for name, each in cohorts.items()]).set_index(ID)
     expected = pooled.indices.set_index(ID)
     np.testing.assert_allclose(own.loc[expected.index, columns], expected[columns], atol=1e-9)
+    for group, quantiles in divided.card.index_quantiles.items():  # for the sheet of a person; from sums of cosines
+        np.testing.assert_allclose(quantiles, pooled.card.index_quantiles[group], atol=0.05)
     assert own["members_behind"].tolist() == expected.loc[own.index, "members_behind"].tolist()
 
 

@@ -36,12 +36,13 @@ from rindices.learners.trajectory.members import make_trajectory_head
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.intervals import MemberControls, calibrate_intervals
 from rindices.model.pattern_tables import average_interaction
-from rindices.model.records import ModelCard, ProvenanceRecord, RecipeRecord, SelectionRecord
+from rindices.model.records import QUANTILE_RANKS, ModelCard, ProvenanceRecord, RecipeRecord, SelectionRecord
 from rindices.model.unusual import TrainingDistribution, compute_limit, count_groups, get_shares
 from rindices.preprocess.residualise import NumericCovariate
 from rindices.selection.agreement import IndexMoments, compute_standard_error
 from rindices.selection.choose import SelectionResult
 from rindices.study.build import make_pattern_records, make_provenance
+from rindices.tables.validation.groups import CONTROL, PATIENT
 
 _N_SIMULATED = 2_000
 _LEVELS = np.linspace(0.0, 1.0, 2001)
@@ -78,19 +79,30 @@ class ModelDraft(NamedTuple):
         curves: Sequence[FloatArray],
         training: TrainingDistribution,
         separation: GroupSeparation,
+        quantiles: Sequence[FloatArray],
     ) -> FittedModel:
-        """Return the model of the heads of the agreeing members and their curves (Q, M, R)."""
+        """Return the model of the heads of the agreeing members and their curves (Q, M, R).
+
+        quantiles: of the R-indices of controls and of patients (M, L), at `QUANTILE_RANKS`.
+        """
         orders = self.choice.orders
         aligned = np.stack([curve[:, order] for curve, order in zip(curves, orders, strict=True)])
         records = make_pattern_records(self.stability, separation, [None] * len(orders[0]), in_sample=False)
         has_errors = len(aligned) > 1
+        rounded = (tuple(map(tuple, each.round(4).tolist())) for each in quantiles)
+        card = replace(
+            self._make_card(),
+            pattern_evidence=records,
+            interval_over="people" if has_errors else "",
+            index_quantiles=dict(zip((CONTROL, PATIENT), rounded, strict=True)),
+        )
         return FittedModel(
             self.rounds.everyone.preprocessing,
             tuple(heads),
             tuple(tuple(int(k) for k in order) for order in orders),
             aligned.mean(axis=0),
             training,
-            replace(self._make_card(), pattern_evidence=records, interval_over="people" if has_errors else ""),
+            card,
             replace(self.selection, patterns=records),
             patterns_se=compute_standard_error(aligned, SUBSAMPLE_SHARE) if has_errors else None,
             pipelines=tuple(self.rounds.preparations[number].preprocessing for number in self.numbers),
@@ -145,8 +157,8 @@ def build_curve_model(draft: ModelDraft, models: Sequence[TrajectoryModel], with
 
 def _ask_for_distribution(
     draft: ModelDraft, models: Sequence[TrajectoryModel], with_distances: bool
-) -> tuple[TrainingDistribution, GroupSeparation]:
-    """Ask for the distributions of R-indices and distances."""
+) -> tuple[TrainingDistribution, GroupSeparation, list[FloatArray]]:
+    """Ask for the distributions of R-indices and distances; the last are quantiles (M, L) of the groups."""
     training, n_people, own_share = draft.sums.estimate_training_distribution(draft.rounds.everyone.preprocessing)
     settings: dict[str, Any] = {
         "n_patterns": len(models[0].steps),
@@ -170,7 +182,9 @@ def _ask_for_distribution(
         scaled = compute_cumulative(total.arrays["distances.cosines"], number)
         distances = compute_quantiles(scaled, shares) * get_largest_distance(len(training.mean))
         training = replace(training, distances=distances, limit=compute_limit(number))
-    return training, GroupSeparation(np.array([carriers]), np.array([auc]))
+    ranks = np.array(QUANTILE_RANKS)
+    quantiles = [np.stack([compute_quantiles(each, ranks) for each in group]) for group in (controls, patients)]
+    return training, GroupSeparation(np.array([carriers]), np.array([auc])), quantiles
 
 
 def _simulate_people(
@@ -284,7 +298,8 @@ def build_difference_model(draft: ModelDraft, members: DifferenceMembers, moment
     auc = norm.cdf((high - low) / np.hypot(low_sd, high_sd))
     separation = GroupSeparation(np.array([[_correct_for_chance(above)]]), np.array([[auc]]))
     training = draft.sums.estimate_training_distribution(draft.rounds.everyone.preprocessing)[0]
-    return draft.assemble(heads, curves, training, separation)
+    quantiles = [norm.ppf(QUANTILE_RANKS, *each)[None] for each in ((low, low_sd), (high, high_sd))]
+    return draft.assemble(heads, curves, training, separation, [each / unit for each in quantiles])
 
 
 def _project(people: PeopleMoments, weights: FloatArray) -> tuple[float, float]:

@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, ClassVar, NamedTuple, Self, get_type_hints
 
 import numpy as np
@@ -336,15 +336,20 @@ class TrajectoryHead(ShiftHead):
 
     def draw_patients(self) -> tuple[IntArray, FloatArray]:
         """Return the points of z (N,) and the standard normal noise (N, M * K) of `simulated_numbers`."""
-        rng = np.random.default_rng(0)
-        density = np.exp(compute_log_copula(self.correlation))
-        points = rng.choice(len(density), _N_SIMULATED, p=density / density.sum())
-        return points, rng.standard_normal((_N_SIMULATED, self.weights.shape[1]))
+        return _draw_patients(self.correlation.tobytes(), len(self.steps), self.weights.shape[1])
 
     def compute_curves(self, levels: FloatArray) -> FloatArray:
         """Return the change of each region at severities (Q,), (Q, M, R), in control SDs of the average control."""
         basis = compute_step_basis(levels[:, None], self.steps.shape[1])
         return np.stack([self.to_control_sd(change) for change in np.einsum("qk,mkr->qmr", basis, self.steps)])
+
+
+@lru_cache(maxsize=64)  # people who lack different regions are compared with the same simulated people
+def _draw_patients(correlation: bytes, n_patterns: int, n_numbers: int) -> tuple[IntArray, FloatArray]:
+    rng = np.random.default_rng(0)
+    density = np.exp(compute_log_copula(np.frombuffer(correlation).reshape(n_patterns, n_patterns)))
+    points = rng.choice(len(density), _N_SIMULATED, p=density / density.sum())
+    return points, rng.standard_normal((_N_SIMULATED, n_numbers))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ of one factor for each pattern and of a table that is the same for everyone, so 
 with few exponentials. Shape letters: N people, R regions, M patterns, K steps, L levels, G points of z, J models.
 """
 
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from itertools import product
 from statistics import NormalDist
 from typing import NamedTuple, Self
@@ -85,9 +85,16 @@ def compute_growth(z: FloatArray, interaction: FloatArray) -> FloatArray:
 
 def compute_log_copula(correlation: FloatArray) -> FloatArray:
     """Return the log density (G,) of a Gaussian copula with correlations (M, M) at the points of M patterns."""
-    normal = make_normal_points(len(correlation))
-    excess = np.linalg.inv(correlation) - np.eye(len(correlation))
-    return np.asarray(-0.5 * (((normal @ excess) * normal).sum(axis=1) + np.linalg.slogdet(correlation)[1]))
+    return _compute_log_copula(correlation.tobytes(), len(correlation))
+
+
+@lru_cache(maxsize=64)  # people who lack different regions have the same prior
+def _compute_log_copula(content: bytes, n_patterns: int) -> FloatArray:
+    correlation, normal = np.frombuffer(content).reshape(n_patterns, n_patterns), make_normal_points(n_patterns)
+    excess = np.linalg.inv(correlation) - np.eye(n_patterns)
+    density = np.asarray(-0.5 * (((normal @ excess) * normal).sum(axis=1) + np.linalg.slogdet(correlation)[1]))
+    density.setflags(write=False)
+    return density
 
 
 _MIN_GROUP = 16  # mean number of people of a group, for a grid of its own

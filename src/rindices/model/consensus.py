@@ -74,6 +74,16 @@ class ConsensusInference:
             None if is_complete.all() else added,
         )
 
+    def compute_distances(self, inputs: Sequence[AnyArray]) -> FloatArray:
+        """Return the distances (N,) of people from the training people."""
+        return _apply_by_missing(self._measure_block, inputs)[:, 0]
+
+    def _measure_block(self, missing: IntArray | None, volumes: FloatArray, *others: AnyArray) -> FloatArray:
+        """Return the distances (B, 1) of people who lack the regions ``missing``, if any."""
+        assert self.model.training is not None
+        values = self.model.preprocessing.prepare_block(volumes, *others)
+        return compute_measured_distances(values, missing, self.model.training)[:, None]
+
     def _prepare_for_members(self, scaled: FloatArray, *others: AnyArray) -> list[FloatArray]:
         """Return people (B, R) as each member takes them, or once if members share their preparation."""
         pipelines = self.model.pipelines or (self.model.preprocessing,)

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks, take_rows
 from rindices.errors import ModelError, PreprocessingError, Problem, ProblemCode, Severity
 from rindices.learners.missing_cells import complete_people
@@ -19,7 +19,13 @@ from rindices.model import apply_checks
 from rindices.model.apply_checks import MIN_INFORMATION
 from rindices.model.consensus import ConsensusInference
 from rindices.model.file import ModelContent, read_model, write_model
-from rindices.model.unusual import TrainingDistribution, UnusualCount, UnusualDetector, make_table_warning
+from rindices.model.unusual import (
+    TrainingDistribution,
+    UnusualCount,
+    UnusualDetector,
+    UnusualPeople,
+    make_table_warning,
+)
 from rindices.preprocess.harmonise import MIN_SITE_CONTROLS
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 
@@ -230,17 +236,13 @@ class FittedModel(ModelContent):
         volumes, covariates = self.preprocessing.aligned(cohort)
         inputs = self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
 
-        def prepare_rows(rows: IntArray) -> FloatArray:
-            return apply_in_blocks(self.preprocessing.prepare_block, *(take_rows(array, rows) for array in inputs))
-
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused below
             measured = volumes if is_wrong is None else np.where(is_wrong, np.nan, volumes)
             indices, variance, distances, added = self._consensus.compute_indices([measured, *inputs[1:]], weights)
             if is_wrong is not None and distances is not None:
                 rows = np.flatnonzero(is_wrong.any(axis=1))
-                whole = self._consensus.compute_indices([take_rows(array, rows) for array in inputs])
-                distances[rows] = np.asarray(whole.distances)
-            flagged = self._unusual_detector.assess(volumes, covariates, distances, prepare_rows)
+                distances[rows] = self._consensus.compute_distances([take_rows(array, rows) for array in inputs])
+            flagged = self._find_unusual(inputs, covariates, distances)
             columns = self._make_index_columns(indices, variance, added)
         problems, is_short = [], np.zeros(len(volumes), dtype=bool)
         if self.intervals is not None:
@@ -260,6 +262,16 @@ class FittedModel(ModelContent):
         apply_checks.check_results(cohort.take(has_index), [column[has_index] for column in numbers])
         table = table[~is_short] if is_short.any() else table
         return ApplyResult(table, problems, UnusualCount.of(flagged, ~is_short))
+
+    def _find_unusual(
+        self, inputs: Sequence[AnyArray], covariates: pd.DataFrame, distances: FloatArray | None
+    ) -> UnusualPeople:
+        """Return who is unusual, given the inputs of the pipeline and the distances (N,) from the training people."""
+
+        def prepare_rows(rows: IntArray) -> FloatArray:
+            return apply_in_blocks(self.preprocessing.prepare_block, *(take_rows(array, rows) for array in inputs))
+
+        return self._unusual_detector.assess(inputs[0], covariates, distances, prepare_rows)
 
     def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
         """Return the model with the effects of new sites, estimated from their controls.
@@ -299,11 +311,16 @@ class FittedModel(ModelContent):
         table = self._infer(cohort, min_information=-np.inf, weights=weights).table
         if self.training is not None and self.has_distances:  # people of other folds say who is unusual
             completed = complete_people(self.preprocessing.transform(cohort), np.zeros(len(cohort), dtype=np.intp))
+            volumes, covariates = self.preprocessing.aligned(cohort)
+            inputs = self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
             for held_out, distribution in TrainingDistribution.fit_folds(completed, cohort.people[ID].tolist()):
                 training = replace(distribution, distances=self.training.distances, limit=self.training.limit)
-                fold = replace(self, training=training)._infer(cohort.take(held_out), (), -np.inf).table
-                for name in ("unusual", "novel", "novel_because"):
-                    table.loc[held_out, name] = fold[name].to_numpy()
+                fold, rows = replace(self, training=training), np.flatnonzero(held_out)
+                own = [take_rows(array, rows) for array in inputs]
+                flagged = fold._find_unusual(own, covariates[held_out], fold._consensus.compute_distances(own))
+                table.loc[held_out, "unusual"] = flagged.unusual
+                table.loc[held_out, "novel"] = flagged.novel
+                table.loc[held_out, "novel_because"] = flagged.texts
         table.insert(table.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy())
         if unseen is not None:
             table["members_behind"] = unseen.sum(axis=0)

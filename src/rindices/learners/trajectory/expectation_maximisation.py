@@ -98,6 +98,11 @@ class TrajectoryModel:
         return np.asarray(np.linalg.cholesky(self.noise))
 
     @cached_property
+    def precision(self) -> FloatArray:
+        """C^-1, (R, R)."""
+        return np.asarray(np.linalg.inv(self.noise))
+
+    @cached_property
     def weights(self) -> FloatArray:
         """C^-1 times the steps, (R, M * K)."""
         return np.asarray(cho_solve((self.noise_root, True), self.flat_steps.T, check_finite=False))
@@ -122,7 +127,7 @@ class ControlSums(NamedTuple):
         """Sum over controls (N, R), given as shifts from their mean; the model matters only for missing cells."""
         if find_complete_rows(controls).all():
             return cls(len(controls), controls.T @ controls if scatter is None else scatter)
-        filled, scatter = fill_missing_cells(controls, np.asarray(np.linalg.inv(model.noise)))
+        filled, scatter = fill_missing_cells(controls, model.precision)
         return cls(len(filled), filled.T @ filled + scatter)
 
 
@@ -244,7 +249,7 @@ class _MeasuredRegions(NamedTuple):
     @classmethod
     def compute(cls, people: FloatArray, model: TrajectoryModel) -> Self:
         """Compute the products of people (N, R), of whom each lacks a region."""
-        precision, steps = np.asarray(np.linalg.inv(model.noise)), model.flat_steps
+        precision, steps = model.precision, model.flat_steps
         filled, weights = np.where(np.isnan(people), 0.0, people), model.weights
         products, gram = filled @ precision, steps @ weights
         numbers, grams, group = filled @ weights, list[FloatArray](), np.zeros(len(people), dtype=np.int64)

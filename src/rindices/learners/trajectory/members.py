@@ -317,8 +317,7 @@ def make_trajectory_head(preparation: ContrastiveHead, model: TrajectoryModel) -
     preparation: prepares the people; its weights are not used.
     """
     arrays = replace(preparation, weights=model.weights).to_arrays()
-    precision = np.asarray(np.linalg.inv(model.noise))
-    arrays |= {"steps": model.steps, "correlation": model.correlation, "precision": precision}
+    arrays |= {"steps": model.steps, "correlation": model.correlation, "precision": model.precision}
     if model.interaction is None:
         head = TrajectoryHead(**arrays)
     else:

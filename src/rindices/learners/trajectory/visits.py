@@ -208,7 +208,7 @@ def _update_both(
         for part, each, gram in zip(parts, sums, grams, strict=True)
     ]
     information = [
-        _RowInformation(part.common, np.asarray(np.linalg.inv(part.noise)), each.cross, gram, scale)
+        _RowInformation(part.common, part.precision, each.cross, gram, scale)
         for part, each, gram, scale in zip(parts, sums, grams, scales, strict=True)
     ]
     patterns, variances = _update_patterns(get_patterns(model.level), variances, information)
