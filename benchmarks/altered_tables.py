@@ -39,7 +39,7 @@ from rindices.tables.chunks import ChunkSize
 
 RESULTS = Path(__file__).parent / "results"
 PROGRAM = typer.main.get_command(app)
-MANY_CHUNKS = partial(chunks.apply_stream, size=ChunkSize(rows=5, parquet_rows=7, text_bytes=500), schema_rows=6)
+MANY_CHUNKS = partial(chunks.apply_stream, size=ChunkSize(rows=5, parquet_rows=7, text_bytes=500, schema_rows=6))
 
 
 class Outcome(NamedTuple):

@@ -12,10 +12,7 @@ async function inflate(text) {
 async function unpackArrays(packed) {
   const bytes = new Uint8Array(await inflate(packed.bytes));
   const arrays = {};
-  for (const [name, entry] of Object.entries(packed.arrays)) {
-    const codes = joinBytes(bytes, entry);
-    arrays[name] = entry.step === undefined ? codes : dequantise(codes, entry);
-  }
+  for (const [name, entry] of Object.entries(packed.arrays)) arrays[name] = joinBytes(bytes, entry);
   return arrays;
 }
 
@@ -28,18 +25,4 @@ function joinBytes(bytes, { type, start, length }) {
     for (let i = 0, from = start + k * length; i < length; i++) joined[i * size + k] = bytes[from + i];
   }
   return numbers;
-}
-
-// Texts of which the array holds only what differs from the text before.
-function joinTexts(arrays, name) {
-  const rests = new TextDecoder().decode(arrays[name]).split("\n");
-  let previous = "";
-  return Array.from(arrays[`${name}_shared`], (shared, i) => (previous = previous.slice(0, shared) + rests[i]));
-}
-
-function dequantise(codes, { type, low, step }) {
-  const missing = type === "uint8" ? 255 : 65535;
-  const values = new Float32Array(codes.length);
-  for (let i = 0; i < codes.length; i++) values[i] = codes[i] === missing ? NaN : low + codes[i] * step;
-  return values;
 }

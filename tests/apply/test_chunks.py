@@ -54,8 +54,8 @@ def make_request(table: Path, model: ri.FittedModel, **settings: object) -> Tabl
 
 
 def run(at: Path, model: ri.FittedModel, table: Path, out: str = "out.csv", **settings: object) -> StreamResult:
-    workers, size = settings.pop("workers", 1), settings.pop("size", None)
-    return apply_stream(at / "m.safetensors", make_request(table, model, **settings), at / out, workers, size, 200)
+    workers, size = settings.pop("workers", 1), settings.pop("size", ChunkSize())._replace(schema_rows=200)
+    return apply_stream(at / "m.safetensors", make_request(table, model, **settings), at / out, workers, size)
 
 
 def in_memory(path: Path, model: ri.FittedModel) -> pd.DataFrame:
@@ -147,11 +147,11 @@ def test_sites_are_harmonised_in_every_chunk(model: ri.FittedModel, tmp_path: Pa
     frame.to_csv(tmp_path / "t.csv", index=False)
     request = make_request(tmp_path / "t.csv", model, roles=ColumnRoles(site="site", covariates=model.covariates))
     out = tmp_path / "out.csv"
-    apply_stream(tmp_path / "m.safetensors", request, out, size=ChunkSize(50, 50, 30_000), schema_rows=60)
+    apply_stream(tmp_path / "m.safetensors", request, out, size=ChunkSize(50, 50, 30_000, 60))
     np.testing.assert_array_equal(pd.read_csv(out)[["r1", "r2"]], model.apply(cohort)[["r1", "r2"]])
     frame.assign(site=frame["site"].where(frame.index != 170, "new")).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(RindicesError, match="new was not among the sites in training"):
-        apply_stream(tmp_path / "m.safetensors", request, out, size=ChunkSize(50, 50, 30_000), schema_rows=60)
+        apply_stream(tmp_path / "m.safetensors", request, out, size=ChunkSize(50, 50, 30_000, 60))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,8 @@ def test_a_folder_in_and_a_folder_out_resumes(
     with pytest.raises(KeyboardInterrupt):
         run(at, model, at / "in", "out")
     monkeypatch.setattr(chunks, "make_part", original)
-    before = {path.name: path.stat().st_mtime_ns for path in (at / "out").glob("*.parquet")}
+    assert not (at / "out").exists()
+    before = {path.name: path.stat().st_mtime_ns for path in at.glob(".out.parts/*/*.parquet")}
     outcome = run(at, model, at / "in", "out")
     assert (outcome.parts, outcome.resumed, len(before)) == (3, 2, 2)
     after = {path.name: path.stat().st_mtime_ns for path in (at / "out").glob("*.parquet")}
@@ -235,13 +236,30 @@ def test_a_folder_in_and_a_folder_out_resumes(
     pd.testing.assert_frame_equal(result, in_memory(at / "whole.csv", model), check_exact=True, check_dtype=False)
     assert outcome.counted.novel == int(result["novel"].sum())
 
-    people.iloc[1::3].assign(age=50.0).to_parquet(files[1], index=False)  # one file was changed
-    assert run(at, model, at / "in", "out").resumed == 2
-    with pytest.raises(ModelError, match="another model or other options"):
-        run(at, model, at / "in", "out", on_missing="drop")
-    files[1].unlink()
-    with pytest.raises(ModelError, match=r"not in .*: b-00000.parquet"):
+    assert not list(at.glob(".out*"))
+    with pytest.raises(ModelError, match="holds other files: give another folder"):
         run(at, model, at / "in", "out")
+
+
+def test_changed_files_and_other_options_are_not_resumed(
+    at: Path, model: ri.FittedModel, people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (at / "in").mkdir()
+    for offset in range(3):
+        people.iloc[offset::3].to_csv(at / "in" / f"{offset}.csv", index=False)
+
+    def dies(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(chunks, "join_parts", dies)
+    for policy, resumed in (("error", 0), ("error", 2), ("drop", 0)):
+        made: list[str] = []
+        original = chunks.make_part
+        monkeypatch.setattr(chunks, "make_part", lambda *each, do=original, to=made: to.append(each[2]) or do(*each))
+        with pytest.raises(KeyboardInterrupt):
+            run(at, model, at / "in", on_missing=policy)
+        assert len(made) == 3 - resumed
+        people.iloc[1::3].assign(age=50.0).to_csv(at / "in" / "1.csv", index=False)
 
 
 def test_folders_with_other_files_are_refused_and_left_alone(

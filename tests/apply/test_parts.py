@@ -87,15 +87,18 @@ def list_parts(folder: Path) -> list[Path]:
 
 
 def test_damaged_parts_are_made_again(folder: Path, interrupted: Path, expected: bytes) -> None:
-    truncated, altered, emptied, other_hashes, other_record = list_parts(interrupted)
+    truncated, altered, emptied, cut_record, other_record = list_parts(interrupted)
     content = truncated.read_bytes()
     truncated.write_bytes(content[: content[: len(content) // 2].rindex(b"\n") + 1])  # whole rows are missing
     altered.write_bytes(altered.read_bytes().replace(b"0.1", b"0.2", 1))
     emptied.write_bytes(b"")
-    hashes = other_hashes.parent / RECORDS_FOLDER / f"{other_hashes.stem}.npz"
-    hashes.write_bytes(hashes.read_bytes()[:-8])
-    record = other_record.parent / RECORDS_FOLDER / f"{other_record.stem}.json"
-    record.write_text(record.read_text()[:-40])
+    records = cut_record.parent / RECORDS_FOLDER
+    record = records / f"{cut_record.stem}.npz"
+    record.write_bytes(record.read_bytes()[:-8])
+    record = records / f"{other_record.stem}.npz"
+    content = record.read_bytes()
+    place = content.index(b"keys.npy") + 200  # within the hashes
+    record.write_bytes(content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :])
     done = run_apply(folder / "model1.safetensors", folder / "table", "--out", interrupted / "out.tsv")
     assert done.returncode == 0, done.stderr
     assert (interrupted / "out.tsv").read_bytes() == expected
@@ -126,7 +129,7 @@ def test_a_second_run_into_the_same_place_is_refused(out: str, folder: Path, tmp
         "chunks.make_part = make_part\n"
         "from rindices.cli.main import run; run()"
     )
-    lock = tmp_path / ".out.tsv.parts" / "lock" if out == "out.tsv" else tmp_path / out / RECORDS_FOLDER / "lock"
+    lock = tmp_path / f".{out}.parts" / "lock"
     with subprocess.Popen(slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as first:
         end = time.monotonic() + 60
         while not lock.exists() and time.monotonic() < end:
@@ -143,7 +146,7 @@ def test_a_second_run_into_the_same_place_is_refused(out: str, folder: Path, tmp
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
-@pytest.mark.parametrize(("out", "link"), [("out.tsv", ".out.tsv.parts"), ("out", f"out/{RECORDS_FOLDER}")])
+@pytest.mark.parametrize(("out", "link"), [("out.tsv", ".out.tsv.parts"), ("out", ".out.parts")])
 def test_a_link_in_place_of_a_hidden_folder_is_refused(out: str, link: str, folder: Path, tmp_path: Path) -> None:
     foreign = tmp_path / "foreign"
     (foreign / "thesis").mkdir(parents=True)

@@ -89,18 +89,12 @@ def test_lambda_is_printed_only_where_it_was_chosen() -> None:
     assert fit._describe_setting(GridPoint(2, 0.2), has_weights=True) == "2 patterns, lambda 0.2"
 
 
-@pytest.mark.usefixtures("no_pictures")
-def test_data_of_single_people_are_written_where_asked_for_and_listed(study: FinishedStudy) -> None:
+def test_all_files_that_are_not_descriptions_are_listed(study: FinishedStudy) -> None:
     listed = next(line for line in study.printed.splitlines() if line.startswith("written"))
     files = {path.name for path in study.out.iterdir() if path.is_file()}
     described = {f"{name}.json" for name in ("r_indices", "patterns", "effects", "subgroups")}
     described |= {"cohort.json", "dataset_description.json"}
     assert files - described == set(listed.partition(": ")[2].split(", "))
-    assert "rindices fit again, with --with-ids" in str(invoke("report", str(study.out), "--with-ids").exception)
-    done = invoke("fit", *study.arguments, "--with-ids")
-    assert "people.npz, report_with_ids.html: keep them at home" in done.stdout
-    there = {path.name for path in study.out.iterdir() if path.is_file()}
-    assert there == files | {"people.npz", "report_with_ids.html"}
 
 
 def test_the_model_file_has_no_value_of_a_single_person(study: FinishedStudy) -> None:

@@ -158,7 +158,7 @@ def test_chunks_of_people_with_holes_give_the_same_bytes(folder: Path, tmp_path:
     for rows in (40, 13):
         out = tmp_path / f"{rows}.csv"
         size = ChunkSize(rows, 1_000_000, 20_000)
-        result = apply_stream(folder / "model.safetensors", request, out, 1, size, schema_rows=20)
+        result = apply_stream(folder / "model.safetensors", request, out, 1, size._replace(schema_rows=20))
         outs.append(out.read_bytes())
         (warning,) = [problem for problem in result.problems if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX]
         assert warning.offenders == ("sub-008",)

@@ -20,14 +20,13 @@ from rindices.model.pattern_tables import (
     ONSET_SHARE,
     PATTERN_COLUMN_DESCRIPTIONS,
     REGION_ORDER_COLUMNS,
-    TRAJECTORY_COLUMNS,
     TRAJECTORY_LEVELS,
     compute_curve_onsets,
     compute_progress,
     estimate_shrinkage,
     has_curved_patterns,
+    make_change_table,
     make_course_table,
-    make_pattern_table,
 )
 from rindices.selection.agreement import compute_confidence_interval
 from tests.cohorts import simulate_few_regions
@@ -72,7 +71,7 @@ def test_the_onset_is_where_a_quarter_of_the_final_change_is_reached() -> None:
 
 def test_changes_are_those_of_the_patterns_at_their_severities(model: ri.FittedModel) -> None:
     table = model.trajectories()
-    assert list(table) == list(TRAJECTORY_COLUMNS)
+    assert list(table) == list(PATTERN_COLUMN_DESCRIPTIONS)
     assert len(table) == model.n_patterns * len(model.regions) * len(TRAJECTORY_LEVELS)
     for severity in (0.5, 1.0):
         rows = table[table["severity"] == severity]
@@ -84,7 +83,7 @@ def test_changes_are_those_of_the_patterns_at_their_severities(model: ri.FittedM
 
 
 def test_the_interval_at_full_severity_is_that_of_the_patterns(model: ri.FittedModel) -> None:
-    patterns = make_pattern_table(model)
+    patterns = make_change_table(model)
     patterns = patterns[patterns["severity"] == 1.0]
     table = model.trajectories()
     table = table[table["severity"] == 1.0]
@@ -193,7 +192,7 @@ def test_patterns_that_are_no_curves_are_interpolated(old_model: ri.FittedModel)
 
 
 def test_rows_are_ordered_by_pattern_severity_and_region(old_model: ri.FittedModel) -> None:
-    table = make_pattern_table(old_model)
+    table = make_change_table(old_model)
     assert list(table) == list(PATTERN_COLUMN_DESCRIPTIONS)
     changes = table["change"].to_numpy().reshape(old_model.n_patterns, -1, len(old_model.regions))
     np.testing.assert_array_equal(changes, old_model.patterns.transpose(1, 0, 2))
@@ -203,9 +202,9 @@ def test_rows_are_ordered_by_pattern_severity_and_region(old_model: ri.FittedMod
 
 def test_the_interval_is_that_of_the_standard_errors_or_empty(old_model: ri.FittedModel) -> None:
     errors = np.full_like(old_model.patterns, 0.1)
-    with_errors = make_pattern_table(replace(old_model, patterns_se=errors))
+    with_errors = make_change_table(replace(old_model, patterns_se=errors))
     low, high = compute_confidence_interval(old_model.patterns, errors, len(old_model.heads))
     np.testing.assert_allclose(with_errors["low"], low.transpose(1, 0, 2).ravel())
     np.testing.assert_allclose(with_errors["high"], high.transpose(1, 0, 2).ravel())
-    without_errors = make_pattern_table(replace(old_model, patterns_se=None))
+    without_errors = make_change_table(replace(old_model, patterns_se=None))
     assert without_errors[["low", "high"]].isna().all(axis=None)

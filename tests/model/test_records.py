@@ -86,11 +86,6 @@ def test_a_record_is_equal_after_writing_and_reading(record: Any) -> None:
     assert pickle.loads(pickle.dumps(record)) == record
 
 
-def test_selection_has_its_keys_in_order() -> None:
-    assert list(SELECTION.to_dict()) == ["chosen", "ties", "grid", "patterns", *TESTS]
-    assert list(EMPTY.to_dict()) == ["chosen", "ties", "grid", *TESTS, "patterns", "made_with"]
-
-
 def test_records_can_be_read_like_dictionaries() -> None:
     assert SELECTION["chosen"]["agreement"]["concordance"] == SELECTION.chosen.agreement.concordance
     assert SELECTION["patterns"][0]["split_half_interval"] == [0.6, 0.8]

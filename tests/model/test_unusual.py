@@ -191,11 +191,14 @@ def test_without_training_distances_only_ranges_are_checked() -> None:
 
 def test_a_table_with_many_novel_people_gets_one_warning() -> None:
     reasons = [UnusualReason("age out of range", "age 5 is outside 50 to 90")]
-    assert make_table_warning(UnusualCount.of(UnusualPeople(100, None, dict.fromkeys(range(19), reasons)))) == []
-    (warning,) = make_table_warning(UnusualCount.of(UnusualPeople(100, None, dict.fromkeys(range(20), reasons))))
+    few, many = (UnusualPeople(100, None, dict.fromkeys(range(number), reasons)) for number in (19, 20))
+    everyone = np.ones(100, dtype=bool)
+    assert make_table_warning(UnusualCount.of(few, everyone)) == []
+    (warning,) = make_table_warning(UnusualCount.of(many, everyone))
+    assert UnusualCount.of(many, np.arange(100) >= 5) == (95, 15, {"age out of range": 15})
     assert "20 of 100 are novel" in warning.what
     assert "age out of range in 20" in warning.what
-    assert make_table_warning(UnusualCount.of(UnusualPeople(1, None, {0: reasons}))) == []
+    assert make_table_warning(UnusualCount.of(UnusualPeople(1, None, {0: reasons}), np.ones(1, dtype=bool))) == []
 
 
 def test_values_around_zero_have_no_unit() -> None:

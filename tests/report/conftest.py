@@ -20,7 +20,7 @@ def simulated() -> SimulatedCohort:
 @pytest.fixture(scope="session")
 def study(tmp_path_factory: pytest.TempPathFactory, simulated: SimulatedCohort) -> Path:
     folder = tmp_path_factory.mktemp("report") / "results"
-    ri.fit(simulated.cohort, [2, 3], recipe="contrastive", members=5, workers=1, out=folder, with_ids=True)
+    ri.fit(simulated.cohort, [2, 3], recipe="contrastive", members=5, workers=1, out=folder)
     return folder
 
 

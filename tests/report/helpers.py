@@ -57,9 +57,8 @@ def read_figure_data(parsed: Page, name: str) -> pd.DataFrame:
 
 
 def remove_random_data(page: str) -> str:
-    """Return a page without the tables whose rows are in a random order: the rest is the same on every page."""
-    page = re.sub(r'(?<=download="r_indices.csv" href=")[^"]*', "", page)
-    return re.sub(r'(?<=id="explore-people">).*?(?=</script>)', "", page)
+    """Return a page without the table whose rows are in a random order: the rest is the same on every page."""
+    return re.sub(r'(?<=download="r_indices.csv" href=")[^"]*', "", page)
 
 
 def read_script_data(page: str, name: str) -> Any:
@@ -75,22 +74,8 @@ def unpack_arrays(packed: Any) -> dict[str, np.ndarray]:
     for name, entry in packed["arrays"].items():
         kind = np.dtype(entry["type"])
         planes = np.frombuffer(content, np.uint8, entry["length"] * kind.itemsize, entry["start"])
-        codes = np.frombuffer(planes.reshape(kind.itemsize, -1).T.tobytes(), kind)
-        if "step" in entry:
-            missing = np.iinfo(entry["type"]).max
-            codes = np.where(codes == missing, np.nan, entry["low"] + entry["step"] * codes.astype(float))
-        arrays[name] = codes
+        arrays[name] = np.frombuffer(planes.reshape(kind.itemsize, -1).T.tobytes(), kind)
     return arrays
-
-
-def unpack_texts(arrays: dict[str, np.ndarray], name: str) -> list[str]:
-    """Return texts of a page, as its script does."""
-    texts, previous = [], b""
-    rests = arrays[name].tobytes().decode().split("\n")
-    for shared, rest in zip(arrays[f"{name}_shared"].tolist(), rests, strict=False):
-        previous = previous[: 2 * shared] + rest.encode("utf-16-le")
-        texts.append(previous.decode("utf-16-le"))
-    return texts
 
 
 def get_text(html: str) -> str:

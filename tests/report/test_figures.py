@@ -1,7 +1,6 @@
 """Charts: their data are those of the study, and their SVG can be put into the page."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,15 +36,6 @@ def test_pairs_are_limited_and_captioned(results: StudyResults) -> None:
     rho = results.select_group("patient")[["r1", "r2"]].corr().to_numpy()[0, 1]
     assert chart.caption == f"Correlation among patients {format_decimal(rho)}."
     assert chart.caption in chart.alt
-
-
-def test_members_are_compared_in_pairs(results: StudyResults) -> None:
-    chart = figures.plot_member_agreement(results)
-    assert chart is not None
-    matrix = chart.data.drop(columns="member").to_numpy()
-    np.testing.assert_array_equal(np.isnan(matrix), np.eye(len(matrix), dtype=bool))
-    one = replace(results.chosen, pairwise=((None,),))
-    assert figures.plot_member_agreement(replace(results, selection=replace(results.selection, chosen=one))) is None
 
 
 @pytest.mark.parametrize("number", [1, 2, 5])

@@ -9,7 +9,7 @@ import pytest
 import rindices as ri
 from rindices.errors import StudyError
 from rindices.report.formatting import format_if_measured
-from rindices.report.study_results import read_change_section, read_outcome_section
+from rindices.report.study_results import read_section
 
 RETEST = {"index": ["r1", "r2"], "people": [40, 40], "correlation": [0.91, 0.4], "smallest_change": [0.123, None]}
 EFFECTS = {
@@ -30,8 +30,8 @@ def write_table(values: dict[str, list[object]], path: Path) -> None:
 
 
 def test_there_are_no_sections_without_tables(tmp_path: Path) -> None:
-    assert read_change_section(tmp_path) is None
-    assert read_outcome_section(tmp_path) is None
+    assert read_section(tmp_path, "change", "change_groups.png") is None
+    assert read_section(tmp_path, "predict", "outcome.png") is None
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -58,7 +58,7 @@ def test_tables_in_the_folder_are_shown(study: Path, tmp_path: Path) -> None:
 def test_a_table_of_another_program_is_refused(tmp_path: Path) -> None:
     write_table({"index": ["r1"]}, tmp_path / "change_trial.tsv")
     with pytest.raises(StudyError, match=r"change_trial\.tsv lacks group, .*write it again with rindices change"):
-        read_change_section(tmp_path)
+        read_section(tmp_path, "change", "change_groups.png")
 
 
 def test_missing_numbers_are_named() -> None:

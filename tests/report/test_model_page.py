@@ -16,7 +16,6 @@ import rindices as ri
 from rindices.errors import ModelError
 from rindices.experiments.tasks import make_task_with_patterns
 from rindices.learners.inference import InteractingHead, TrajectoryHead
-from rindices.report.explore_section import compute_person_changes, find_speaking_regions
 from rindices.report.model_page import export_page, pack_triangle
 from rindices.report.region_names import label_regions
 from rindices.tables.cohort import Cohort
@@ -182,7 +181,7 @@ def test_the_sheet_of_a_person(straight: ri.FittedModel, browser: Browser, tmp_p
     assert own is not None
     regions = (straight.preprocessing.transform(cohort) - 1) / 0.1
     severities = applied[straight.index_names].to_numpy()
-    positions, _ = find_speaking_regions(regions, compute_person_changes(straight, severities))
+    curves = straight.trajectories().pivot(index=["pattern", "region"], columns="severity", values="change")
     is_complete = ~cohort.volumes.isna().any(axis=1).to_numpy()
     ordinary = np.flatnonzero(is_complete & ~applied["novel"].to_numpy())
     severe = ordinary[np.argmax(severities[ordinary, 0])]
@@ -198,7 +197,13 @@ def test_the_sheet_of_a_person(straight: ri.FittedModel, browser: Browser, tmp_p
                 assert 100 * share == pytest.approx(float(number), abs=3)
         assert "like the people of the study" in text
         listed = tab.run("[...document.querySelectorAll('.speaking tbody th')].map((cell) => cell.textContent)")
-        named = [labels[straight.regions[r]] for k in range(2) for r in positions[row, k]]
+        changes = [
+            [np.interp(severities[row, k], curves.columns, curves.loc[(name, region)]) for region in straight.regions]
+            for k, name in enumerate(straight.index_names)
+        ]
+        residuals = regions[row] - np.sum(changes, axis=0)
+        evidence = ((residuals + changes) ** 2 - residuals**2) / 2  # log-likelihood ratios of single regions
+        named = [labels[straight.regions[r]] for k in range(2) for r in np.argsort(-evidence[k])[:8]]
         assert [name for name in named if name in listed][: len(listed)] == listed
     assert listed
     lacking = np.flatnonzero(~is_complete)[1]

@@ -20,10 +20,7 @@ from tests.cohorts import simulate_few_regions
 from tests.report.helpers import (
     Page,
     read_figure_data,
-    read_script_data,
     remove_random_data,
-    unpack_arrays,
-    unpack_texts,
 )
 from tests.study.helpers import run
 
@@ -72,7 +69,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished study whose names are all marked."""
     folder = tmp_path_factory.mktemp(MARKERS["path"])
     out = folder / f"{MARKERS['path']}_out"
-    done = run_command("fit", *write_tables(folder, "tiny"), "--patterns", 2, "--with-ids", "--out", out)
+    done = run_command("fit", *write_tables(folder, "tiny"), "--patterns", 2, "--out", out)
     assert done.returncode == 0, done.stderr
     for marker in ("id", "site"):  # the user sees who is concerned
         assert MARKERS[marker] in done.stderr
@@ -120,32 +117,6 @@ def test_the_order_of_the_rows_is_random_and_everything_else_stays(study: Path) 
         assert abs(np.corrcoef(rank_rows(table, indices), np.arange(len(table)))[0, 1]) < 0.4
     assert not tables[0].equals(tables[1])
     assert len({remove_random_data(page) for page in pages}) == 1
-
-
-def test_the_people_to_explore_are_in_a_random_order_and_nothing_else_is_known_of_them(study: Path) -> None:
-    page = (study / "report.html").read_text("utf-8")
-    people = unpack_arrays(read_script_data(page, "explore-people"))
-    indices = pd.read_csv(study / "r_indices.tsv", sep="\t")
-    assert set(people) == {"patient", "novel"} | {f"r{k}{end}" for k in (1, 2) for end in ("", "_low", "_high")}
-    assert not set(read_script_data(page, "explore-data")) & {"ids", "covariates", "listed"}
-    np.testing.assert_allclose(np.sort(people["r1"]), np.sort(indices["r1"]), atol=1e-4)
-    assert abs(np.corrcoef(people["r1"], indices["r1"])[0, 1]) < 0.4
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_the_page_with_ids_says_that_it_stays_at_home(study: Path) -> None:
-    done = run_command("report", study, "--with-ids")
-    assert done.returncode == 0, done.stderr
-    page = (study / "report_with_ids.html").read_text("utf-8")
-    assert "This page stays at home" in page
-    people = unpack_arrays(read_script_data(page, "explore-people"))
-    indices = pd.read_csv(study / "r_indices.tsv", sep="\t").set_index("participant_id")
-    ids = unpack_texts(people, "ids")
-    assert MARKERS["id"] in ids[0]
-    assert ids == sorted(indices.index)
-    np.testing.assert_allclose(people["r2_low"], indices.loc[ids, "r2_low"], atol=1e-4)
-    ages = pd.read_csv(study.parent / f"{MARKERS['path']}.tsv", sep="\t").set_index("participant_id")["age"]
-    np.testing.assert_allclose(people["covariate.age"], ages.loc[[f"{name}_T1w" for name in ids]], atol=1e-2)
 
 
 def test_the_dots_of_a_chart_are_not_in_the_order_of_ids(study: Path) -> None:

@@ -1,9 +1,10 @@
 """R-indices of any number of people: chunks of a table in, one file per chunk out, on all cores, resumable.
 
-Each chunk becomes one part, a file of rows. The record of a part holds the input that it was made from and its digest,
-and is written last. Thus a part that fits its record is complete, and a run that was interrupted goes on with the parts
-that are missing. Processes share nothing: each reads, infers and writes. The chunk of a process that was killed is done
-again. A lock keeps other runs away.
+Each chunk becomes one part, a file of rows, in a hidden folder beside the output. The record of a part holds the input
+that it was made from and its digest, and is written last. Thus a part that fits its record is complete, and a run that
+was interrupted goes on with the parts that are missing. In the end the parts are joined to one file, or their folder
+gets the name of the output. Processes share nothing: each reads, infers and writes. The chunk of a process that was
+killed is done again. A lock keeps other runs away.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, reduce
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
@@ -25,7 +27,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from rindices.apply.tables import join_parts, open_part_file
-from rindices.atomic import atomic_path, compute_digest, delete_temporary_files, write_atomically
+from rindices.atomic import atomic_path, compute_digest, delete_temporary_files
 from rindices.errors import (
     ModelError,
     Problem,
@@ -41,7 +43,6 @@ from rindices.lock import LOCK_NAMES, lock_folder
 from rindices.model.fitted import FittedModel, load
 from rindices.model.unusual import UnusualCount, make_table_warning
 from rindices.tables.chunks import (
-    SCHEMA_ROWS,
     ChunkSize,
     OpenedTable,
     TableChunk,
@@ -78,7 +79,7 @@ class StreamJob:
     """What is done to each chunk.
 
     request: with the path of the table as its volumes; folder: for the parts; suffix: of the parts: .csv, .tsv or
-    .parquet; schema_rows: rows that decide what the columns of a file are.
+    .parquet.
     """
 
     model: Path
@@ -86,40 +87,31 @@ class StreamJob:
     folder: Path
     suffix: str
     size: ChunkSize
-    schema_rows: int = SCHEMA_ROWS
-
-    def serialise_identity(self) -> bytes:
-        """Return what all parts in a folder must have in common, as JSON."""
-        people = self.request.participants
-        identity = {
-            "model": hashlib.sha256(self.model.read_bytes()).hexdigest(),
-            "asked": {name: str(value) for name, value in asdict(self.request).items() if name != "volumes"},
-            "participants": _stamp_file(people) if isinstance(people, Path) else None,
-            "size": list(self.size),
-            "suffix": self.suffix,
-        }
-        return json.dumps(identity, sort_keys=True).encode()
 
     def digest(self) -> str:
-        """Return a short digest of `serialise_identity` and of the path of the table."""
-        table = str([path.absolute() for path in self.request.volumes if isinstance(path, Path)])
-        return hashlib.sha256(self.serialise_identity() + table.encode(errors="surrogateescape")).hexdigest()[:16]
+        """Return a short digest of all that parts depend on: model, options, participants and path of the table."""
+        people = self.request.participants
+        inputs = {name: str(value) for name, value in asdict(self.request).items() if name != "volumes"}
+        inputs["model"] = hashlib.sha256(self.model.read_bytes()).hexdigest()
+        inputs["table"] = str([path.absolute() for path in self.request.volumes if isinstance(path, Path)])
+        inputs["stamp"] = str(_stamp_file(people) if isinstance(people, Path) else None)
+        inputs |= {"size": str(self.size), "suffix": self.suffix}
+        return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
 
     def part_path(self, name: str) -> Path:
         """Return the path of a part."""
         return self.folder / f"{name}{self.suffix}"
 
-    def record_path(self, name: str, suffix: str = ".json") -> Path:
-        """Return the path of the record of a part, or of its hashes (``.npz``)."""
-        return self.folder / RECORDS_FOLDER / f"{name}{suffix}"
+    def record_path(self, name: str) -> Path:
+        """Return the path of the record of a part."""
+        return self.folder / RECORDS_FOLDER / f"{name}.npz"
 
 
 class PartRecord(NamedTuple):
-    """Record of a finished part: its input, its digest and that of its hashes, its columns and what was counted."""
+    """Record of a finished part: its input, its digest, its columns and what was counted; its file also has hashes."""
 
     stamp: list[str | int]
     digest: str
-    hashes_digest: str
     columns: list[str]
     counted: UnusualCount
     problems: list[Problem]
@@ -150,90 +142,69 @@ def apply_stream(
     out: Path,
     workers: int = 1,
     size: ChunkSize | None = None,
-    schema_rows: int = SCHEMA_ROWS,
     on_progress: Callable[[int], None] = lambda people: None,
 ) -> StreamResult:
     """Write the R-indices of all people of a table, in the order of its rows.
 
     request: with one table: a file, or a folder of files that together are one table; out: a .csv, .tsv or .parquet
-    file, or a folder, which gets one parquet file per chunk; workers: processes; -1 for all cores. Results do not
-    depend on it; size: results do not depend on it; schema_rows: rows that decide what the columns of each file are;
-    on_progress: gets the number of people that were finished in this run. Raises TableError: if the table cannot be
-    read, or an id occurs more than once. Raises ModelError: if the model does not fit the table, or the results cannot
-    be written.
+    file, or a folder, which gets one parquet file per chunk; workers: processes; -1 for all cores. Results depend
+    neither on it nor on the size of chunks; on_progress: gets the number of people that were finished in this run.
+    Raises TableError: if the table cannot be read, or an id occurs more than once. Raises ModelError: if the model does
+    not fit the table, or the results cannot be written.
     """
     (table,) = request.volumes
     assert isinstance(table, Path)
     unit = FEATURE_UNIT if request.measure == "any" else ""
     to_file = out.suffix in (".csv", ".tsv", ".parquet")
-    folder = out.with_name(f".{out.name}.parts") if to_file else out
-    job = StreamJob(model, request, folder, out.suffix if to_file else ".parquet", size or ChunkSize(), schema_rows)
+    folder = out.with_name(f".{out.name}.parts")
+    job = StreamJob(model, request, folder, out.suffix if to_file else ".parquet", size or ChunkSize())
     with explain_write_errors(str(out), ModelError, "give another place with --out"):
-        job = replace(job, folder=folder / job.digest()) if to_file else job
-        with _lock_parts(job, is_temporary=to_file):
+        if not to_file and out.is_dir() and any(out.iterdir()):
+            raise ModelError(f"{out} holds other files: give another folder.")
+        job = replace(job, folder=folder / job.digest())
+        with _lock_parts(job):
             start = time.perf_counter()
             chunks = _list_chunks(table, job.size)
             parts, n_resumed, rows = _run_chunks(job, chunks, workers, on_progress)
             rate = rows / max(time.perf_counter() - start, 1e-9)
-            people = _check_parts(job, table, chunks, parts)
+            people = _check_parts(job, chunks, parts)
             counted = reduce(UnusualCount.merged_with, [part.counted for part in parts])
             if to_file:
-                join_parts([*map(job.part_path, chunks)], out, parts[0].columns, counted.people, unit)
+                join_parts([*map(job.part_path, chunks)], out, parts[0].columns, unit)
+            else:
+                shutil.rmtree(job.folder / RECORDS_FOLDER)
+                if out.is_dir():
+                    out.rmdir()
+                job.folder.rename(out)
     problems = merge_problems([problem for part in parts for problem in part.problems])
     return StreamResult(counted, people, [*make_table_warning(counted, unit), *problems], len(parts), n_resumed, rate)
 
 
 @contextmanager
-def _lock_parts(job: StreamJob, is_temporary: bool) -> Iterator[None]:
-    """Lock the parts while a block runs, and prepare their folder; delete it in the end where it ``is_temporary``.
+def _lock_parts(job: StreamJob) -> Iterator[None]:
+    """Lock the parts while a block runs, and prepare their folder; delete it in the end.
 
-    A temporary folder is named by the model, the table and the options. Thus even a worker that outlives its killed run
-    cannot write into the parts of another one.
+    The folder is named by the model, the table and the options. Thus even a worker that outlives its killed run cannot
+    write into the parts of another one. Parts that such runs have left are deleted.
     """
-    locked_folder = job.folder.parent if is_temporary else job.folder / RECORDS_FOLDER
-    for folder in (locked_folder, job.folder) if is_temporary else (locked_folder,):
+    locked_folder = job.folder.parent
+    for folder in (locked_folder, job.folder):
         if folder.is_symlink():  # it leads to files of others, which would be deleted or mixed
             raise ModelError(f"{folder} is a link in place of a folder: delete the link or give another --out.")
-    if not is_temporary:
-        _refuse_other_content(job)  # before anything is written there
     locked_folder.mkdir(parents=True, exist_ok=True)
     with lock_folder(locked_folder, ModelError):
-        if is_temporary:
-            _delete_other_parts(job)
-        else:
-            _refuse_other_content(job)
-        record = job.record_path("run")
-        record.parent.mkdir(parents=True, exist_ok=True)
-        for folder in (job.folder, record.parent):
+        for path in locked_folder.iterdir():
+            if path.is_dir() and path != job.folder:
+                shutil.rmtree(path)
+            elif path != job.folder and path.name not in LOCK_NAMES:
+                path.unlink()
+        (job.folder / RECORDS_FOLDER).mkdir(parents=True, exist_ok=True)
+        for folder in (job.folder, job.folder / RECORDS_FOLDER):
             delete_temporary_files(folder)
-        write_atomically(record, job.serialise_identity())
         yield
-        if is_temporary:
-            shutil.rmtree(job.folder)
-    if is_temporary:
-        with suppress(OSError):  # another run may have begun there
-            locked_folder.rmdir()
-
-
-def _delete_other_parts(job: StreamJob) -> None:
-    """Delete the parts that earlier runs with another model or other options left."""
-    for path in job.folder.parent.iterdir():
-        if path.is_dir() and path != job.folder:
-            shutil.rmtree(path)
-        elif path != job.folder and path.name not in LOCK_NAMES:
-            path.unlink()
-
-
-def _refuse_other_content(job: StreamJob) -> None:
-    """Refuse a folder with files of others, or with parts of another model or other options."""
-    record = job.record_path("run")
-    if record.is_file():
-        is_other = record.read_bytes() != job.serialise_identity()
-    else:
-        is_other = job.folder.is_dir() and any(path.name != RECORDS_FOLDER for path in job.folder.iterdir())
-    if is_other:
-        what = f"{job.folder} holds other files, or results of another model or other options"
-        raise ModelError(f"{what}: give another folder.")
+        shutil.rmtree(job.folder, ignore_errors=True)
+    with suppress(OSError):  # another run may have begun there
+        locked_folder.rmdir()
 
 
 def _list_chunks(table: Path, size: ChunkSize) -> dict[str, TableChunk]:
@@ -288,11 +259,13 @@ def _load_finished_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRec
     """Return the part that an earlier run finished from the same input, if there is one."""
     stamp = _stamp_file(chunk.path)
     try:
-        part = _PART_RECORDS.validate_json(job.record_path(name).read_bytes())
-        digests = [compute_digest(path) for path in (job.part_path(name), job.record_path(name, ".npz"))]
-    except (OSError, ValueError):
+        with job.record_path(name).open("rb") as stream, np.load(stream) as file:
+            arrays = dict(file)  # all of them, which compares their checksums
+        part = _PART_RECORDS.validate_json(arrays["record"].tobytes())
+        digest = compute_digest(job.part_path(name))
+    except (OSError, ValueError, EOFError, BadZipFile):
         return None
-    return part if part.stamp == stamp and digests == [part.digest, part.hashes_digest] else None
+    return part if part.stamp == stamp and part.digest == digest else None
 
 
 def _make_parts(
@@ -346,12 +319,10 @@ def make_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord:
             del validation, result  # their memory is for the next rows
         if errors:
             raise type(errors[0])(problem for error in errors for problem in error.problems)
-    hashes = job.record_path(name, ".npz")
-    with atomic_path(hashes) as temporary_path:
-        np.savez(temporary_path, keys=np.concatenate(keys), people=np.unique(np.concatenate(people)))
-    digest, hashes_digest = compute_digest(job.part_path(name)), compute_digest(hashes)
-    part = PartRecord(stamp, digest, hashes_digest, columns, counted, problems)
-    write_atomically(job.record_path(name), _PART_RECORDS.dump_json(part))
+    part = PartRecord(stamp, compute_digest(job.part_path(name)), columns, counted, problems)
+    record = np.frombuffer(_PART_RECORDS.dump_json(part), np.uint8)
+    with atomic_path(job.record_path(name)) as temporary_path:
+        np.savez(temporary_path, record=record, keys=np.concatenate(keys), people=np.unique(np.concatenate(people)))
     return part
 
 
@@ -365,7 +336,7 @@ def _open_table(job: StreamJob, path: Path) -> tuple[FittedModel, OpenedTable, t
 def _open_table_cached(job: StreamJob, path: Path, stamps: str) -> tuple[FittedModel, OpenedTable, tuple[Problem, ...]]:
     """Do the work of `_open_table` once for all chunks of a file; ``stamps`` change with the files."""
     model = load(job.model)
-    opened = OpenedTable.open(path, job.request, job.schema_rows)
+    opened = OpenedTable.open(path, job.request, job.size.schema_rows)
     cohort, request = opened.validation.cohort_or_raise(), job.request
     _, problems, counted = model.assess(cohort, request.on_missing, on_outlier=request.on_outlier)
     table_warnings = make_table_warning(counted, model.card.unit)  # made again in the end, of all people
@@ -377,22 +348,14 @@ def _open_table_cached(job: StreamJob, path: Path, stamps: str) -> tuple[FittedM
     return model, opened, (*problems, *opened.validation.problems)
 
 
-def _check_parts(job: StreamJob, table: Path, chunks: Mapping[str, TableChunk], parts: Sequence[PartRecord]) -> int:
-    """Refuse parts that do not fit together: different columns, repeated people, parts of files that are gone.
-
-    Returns the number of people.
-    """
+def _check_parts(job: StreamJob, chunks: Mapping[str, TableChunk], parts: Sequence[PartRecord]) -> int:
+    """Refuse parts that do not fit together: different columns, repeated people; return the number of people."""
     different = [name for name, part in zip(chunks, parts, strict=True) if part.columns != parts[0].columns]
     if different:
         both = f"{next(iter(chunks))} and {join_names(different)}"
         what = f"some files have sessions and some have none: {both} differ"
         raise TableError(f"{what}. Apply the model to them separately.")
-    names = {job.part_path(name).name for name in chunks}
-    files = {file.name for file in job.folder.glob(f"*{job.suffix}") if not file.name.startswith(".")}
-    if stale := sorted(files - names):
-        what = f"{job.folder} holds parts of files that are not in {table}: {join_names(stale)}"
-        raise ModelError(f"{what}. Delete them.")
-    hash_files = {name: job.record_path(name, ".npz") for name in chunks}
+    hash_files = {name: job.record_path(name) for name in chunks}
     repeated = find_repeated_hashes(list(hash_files.values()))
     counts: Counter[str] = Counter()  # by name, as two people may share a hash
     for name, chunk in chunks.items() if len(repeated) else ():

@@ -38,29 +38,11 @@ def write_indices(indices: pd.DataFrame, path: Path, unit: str = "") -> None:
             else:
                 text, separator = protect_texts(indices), SEPARATORS[path.suffix]
                 text.to_csv(temporary_path, sep=separator, index=False, lineterminator="\n")
-            check_people_count(len(indices), _count_rows(temporary_path), path)
         _write_data_dictionary(path, list(indices.columns), unit)
     except ImportError as error:
         raise ModelError(_NO_PYARROW) from error
     except OSError as error:
         raise ModelError(f"cannot write {path} ({describe_os_error(error)}): give another place with --out.") from error
-
-
-def _count_rows(path: Path) -> int:
-    """Return the number of rows in a file of R-indices: lines of text after the header, or what parquet says."""
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        return int(pq.read_metadata(path).num_rows)
-    with path.open("rb") as file:
-        return sum(content.count(b"\n") for content in iter(lambda: file.read(1_000_000), b"")) - 1
-
-
-def check_people_count(expected: int, written: int, out: Path) -> None:
-    """Raise an error if a file holds another number of people than it should."""
-    if expected != written:
-        what = f"{expected:,} people should be in {out} and {written:,} are: it is not complete"
-        raise ModelError(f"{what}. Run the command again.")
 
 
 def _write_data_dictionary(path: Path, columns: Sequence[str], unit: str) -> None:
@@ -110,11 +92,10 @@ def open_part_file(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
         yield append_rows
 
 
-def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], people: int, unit: str = "") -> None:
+def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], unit: str = "") -> None:
     """Join parts to one file, in their order; a text table gets a header and a data dictionary.
 
-    columns: names of the columns of all parts; people: number of people in all parts; another number of rows is an
-    error; unit: unit of the model, for the words of the data dictionary.
+    columns: names of the columns of all parts; unit: unit of the model, for the words of the data dictionary.
     """
     with atomic_path(out) as temporary_path:
         if out.suffix == ".parquet":
@@ -125,7 +106,6 @@ def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], people:
                 for part in parts:
                     with part.open("rb") as rows:
                         shutil.copyfileobj(rows, file, 1_000_000)
-        check_people_count(people, _count_rows(temporary_path), out)
     _write_data_dictionary(out, columns, unit)
 
 

@@ -167,7 +167,7 @@ def _apply_in_memory(
     """
     from rindices.analysis.plink_files import write_plink_files
     from rindices.apply.chunks import StreamResult
-    from rindices.apply.tables import check_people_count, write_indices
+    from rindices.apply.tables import write_indices
     from rindices.tables.cohort import ID
     from rindices.tables.validate import validate_table
 
@@ -177,7 +177,6 @@ def _apply_in_memory(
     if min_controls is not None:
         fitted = fitted.with_sites(cohort, min_controls)
     indices, problems, counted = fitted.assess(cohort, request.on_missing, on_outlier=request.on_outlier)
-    check_people_count(validation.rows - validation.left_out, len(cohort), out)
     write_indices(indices, out, fitted.card.unit)
     if plink is not None:
         first = indices[~indices[ID].duplicated()]

@@ -48,16 +48,13 @@ def fit(
     workers: Annotated[int | None, describe_option("Processes; -1 for all cores.", "N", RUN, min=-1)] = None,
     scheduler: Annotated[str | None, describe_option("Dask scheduler, for --engine dask.", "ADDRESS", RUN)] = None,
     no_report: Annotated[bool, describe_option("Write no report.html.", None, RUN, "--no-report")] = False,
-    with_ids: Annotated[
-        bool, describe_option("Also write people.npz and report_with_ids.html.", None, RUN, "--with-ids")
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """Test whether patients differ, learn R-indices, write the model, everyone's R-indices and a report."""
     grid = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
     changes = None if max_steps is None else {"max_steps": max_steps}
     model = {"members": members, "recipe": recipe, "recipe_changes": changes, **grid}
-    run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler, "with_ids": with_ids or None}
+    run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler}
     from rindices.errors import StudyError
     from rindices.study.preflight import needs_partitions
     from rindices.tables.io.frames import locate
@@ -96,8 +93,6 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
         def write_page(folder: Path) -> None:
             if with_report:
                 write_report(folder)
-            if (folder / "people.npz").exists():
-                write_report(folder, with_ids=True)
 
         observer = StudyObserver(progress.update, print_setting, progress.say, progress.print_problems, write_page)
         try:
@@ -181,7 +176,6 @@ def _print_json(ending: "FittedModel | NoPatternError", out: Path, page: str | N
             "seconds": seconds,
             "model": str(out / "model.safetensors") if n_patterns else None,
             "report": page,
-            "people": str(out / "people.npz") if (out / "people.npz").exists() else None,
             **{name: selection[name] for name in ("number_of_patterns", "patterns", "finding", "difference")},
             "shape": held_out and held_out.shape,
             "visits": held_out and held_out.visits,
@@ -298,10 +292,6 @@ def _print_plan(study: "StudyConfig", folder: Path, out: Path, as_json: bool) ->
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished study.")],
-    with_ids: Annotated[
-        bool,
-        typer.Option(help="Write report_with_ids.html, in which people are found by their id; it must stay at home."),
-    ] = False,
     checklist: Annotated[
         bool, typer.Option("--checklist", help="Also write checklist.md: TRIPOD+AI, filled in from the study.")
     ] = False,
@@ -312,6 +302,6 @@ def report(
     from rindices.report.page import write_report
 
     written = {"checklist": write_checklist(folder)} if checklist else {}
-    path = write_report(folder, with_ids)
+    path = write_report(folder)
     files = {name: str(each) for name, each in ({"report": path} | written).items()}
     print_result(as_json, {**files, "bytes": path.stat().st_size}, f"written: {', '.join(files.values())}")

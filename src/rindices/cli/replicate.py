@@ -105,7 +105,7 @@ def _read_source(path: Path) -> _Source:
     from rindices.tables.io.frames import read_frame
 
     if path.suffix in (".csv", ".tsv"):
-        table = read_frame(path, ["region"], Findings())[0]
+        table = read_frame(path, ["region"], Findings())
         if not {"region", "effect"} <= set(table) or table["effect"].dtype.kind not in "fi":
             raise AnalysisError(f"{path} needs the columns region and effect, a number; it has {join_names(table)}.")
         table = table.dropna(subset="effect")

@@ -332,7 +332,7 @@ def score_tables(indices: Path, truth: Path) -> IndexScore:
 
     If both tables have sessions, visits are joined, and visits without R-indices are left out.
     """
-    frames = [read_frame(path, [ID, SESSION], Findings())[0] for path in (indices, truth)]
+    frames = [read_frame(path, [ID, SESSION], Findings()) for path in (indices, truth)]
     keys = [ID, SESSION] if all(SESSION in frame for frame in frames) else [ID]
     inferred, severities = (
         _select_columns(frame, path, letter, keys)

@@ -274,9 +274,8 @@ class FittedModel(ModelContent):
         has_index = ~is_short if weights is None else ~is_short & weights.any(axis=1)
         numbers = [*columns.values(), *([] if distances is None else [distances])]
         apply_checks.check_results(cohort.take(has_index), [column[has_index] for column in numbers])
-        if is_short.any():
-            table, flagged = table[~is_short], flagged.take(~is_short)
-        return ApplyResult(table, problems, UnusualCount.of(flagged))
+        table = table[~is_short] if is_short.any() else table
+        return ApplyResult(table, problems, UnusualCount.of(flagged, ~is_short))
 
     def _find_unusual(
         self, inputs: Sequence[AnyArray], covariates: pd.DataFrame, distances: FloatArray | None
@@ -347,14 +346,15 @@ class FittedModel(ModelContent):
         Returns
         -------
         DataFrame
-            One row per pattern, region and severity (0, 0.1, ... 1): ``pattern``, ``region``, ``label``, ``severity``,
+            One row per pattern, severity (0, 0.1, ... 1) and region: ``pattern``, ``severity``, ``region``, ``label``,
             ``change`` in standard deviations of controls, and its 95 % interval over members, ``low`` and ``high``. A
             model without curves (recipes other than ``default``, imported models) has its ``patterns`` interpolated
             between 0, 0.25, 0.5, 0.75 and 1.
         """
-        from rindices.model.pattern_tables import make_trajectory_table  # needs scipy, which applying does not
+        # needs scipy, which applying does not
+        from rindices.model.pattern_tables import TRAJECTORY_LEVELS, make_change_table
 
-        return make_trajectory_table(self)
+        return make_change_table(self, TRAJECTORY_LEVELS)
 
     def region_order(self) -> pd.DataFrame:
         """Return the order in which the regions of each pattern change, earliest first.

@@ -18,7 +18,7 @@ from rindices.tables.layout.muse import region_label
 from rindices.wording import load_columns
 
 TRAJECTORY_LEVELS = tuple(round(0.1 * k, 1) for k in range(11))
-"""Severities of the rows of `make_trajectory_table`."""
+"""Severities of the rows of `rindices.FittedModel.trajectories`."""
 COURSE_LEVELS = (0.2, 0.4, 0.6, 0.8, 1.0)
 """Severities at which curves may change their direction; those of `make_course_table`."""
 ONSET_SHARE = 0.25
@@ -34,7 +34,6 @@ _MAX_SHRINKAGE = 0.5
 more than their errors do not say how much."""
 _STRAIGHT_TOLERANCE = 1e-6  # relative size of the part of a pattern's steps that regions do not share
 
-TRAJECTORY_COLUMNS = ("pattern", "region", "label", "severity", "change", "low", "high")
 REGION_ORDER_COLUMNS = ("pattern", "region", "label", "change", "onset", "onset_low", "onset_high", "rank")
 INTERACTION_COLUMNS = ("pattern", "other", "factor", "low", "high")
 PATTERN_COLUMN_DESCRIPTIONS = load_columns("patterns")
@@ -60,29 +59,15 @@ def has_curved_patterns(model: ModelContent) -> bool:
     return bool((singular[..., 1] > _STRAIGHT_TOLERANCE * singular[..., 0]).any())
 
 
-def make_trajectory_table(model: ModelContent) -> pd.DataFrame:
-    """Return the change of each region along severity, one row per pattern, region and severity.
+def make_change_table(model: ModelContent, levels: Sequence[float] = SEVERITY_LEVELS) -> pd.DataFrame:
+    """Return the change of each region along severity, one row per pattern, severity and region.
 
-    model: a model without curves has its patterns interpolated between 0 and the severities at which they were
-    recorded. Returns see `rindices.FittedModel.trajectories`. The interval is empty if there is a single member.
+    A model without curves has its patterns interpolated between 0 and the severities at which they were recorded. The
+    interval ``low`` to ``high`` is empty if there is a single member, or no standard error of the patterns.
     """
-    changes = _compute_changes(model, np.array(TRAJECTORY_LEVELS))
-    arrays = (array.transpose(1, 2, 0) for array in changes)
-    axes = {"pattern": model.index_names, "region": model.regions, "severity": TRAJECTORY_LEVELS}
-    table = _make_long_table(axes, dict(zip(("change", "low", "high"), arrays, strict=True)))
-    return table[list(TRAJECTORY_COLUMNS)]
-
-
-def make_pattern_table(model: ModelContent) -> pd.DataFrame:
-    """Return the change of each region, one row per pattern, severity and region.
-
-    The interval ``low`` to ``high`` is empty if the model has no standard errors of its patterns.
-    """
-    errors = np.full_like(model.patterns, np.nan) if model.patterns_se is None else model.patterns_se
-    low, high = compute_confidence_interval(model.patterns, errors, len(model.heads))
-    arrays = {"change": model.patterns, "low": low, "high": high}
-    axes = {"pattern": model.index_names, "severity": SEVERITY_LEVELS, "region": model.regions}
-    table = _make_long_table(axes, {name: array.transpose(1, 0, 2) for name, array in arrays.items()})
+    changes = zip(("change", "low", "high"), _compute_changes(model, np.array(levels)), strict=True)
+    axes = {"pattern": model.index_names, "severity": levels, "region": model.regions}
+    table = _make_long_table(axes, {name: array.transpose(1, 0, 2) for name, array in changes})
     return table[list(PATTERN_COLUMN_DESCRIPTIONS)]
 
 

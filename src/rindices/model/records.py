@@ -366,12 +366,6 @@ class SelectionRecord(Record):
         """Settings that could not be chosen."""
         return [candidate.setting for candidate in self.grid if not candidate.stable]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; a study without a pattern has its keys in another order."""
-        values = super().to_dict()
-        moved = ("patterns", "made_with") if self.made_with is not None else ()
-        return {key: value for key, value in values.items() if key not in moved} | {key: values[key] for key in moved}
-
 
 class RecipeRecord(Record):
     """Name of a recipe and its settings."""

@@ -1,21 +1,19 @@
 """Read and write safetensors files without trusting them.
 
-The length of the header and the names, types, shapes and positions of the arrays are checked before anything large is
-read, then the SHA-256 of metadata and arrays, which finds damage, and the values of the arrays. Nothing in a file is
-ever executed.
+The library checks the header, and the types, shapes and positions of the arrays, before anything large is read. Then
+names, types and shapes are compared with those that are expected, and the SHA-256 of metadata and arrays, which finds
+damage; then the values of the arrays are checked. Nothing in a file is ever executed.
 """
 
 import hashlib
 import json
-import math
-import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as from_bytes
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from rindices._typing import AnyArray
@@ -27,10 +25,7 @@ METADATA_KEY = "rindices"
 MAX_DIMENSION = 100_000
 """Of regions, patterns or members."""
 _DIGEST_KEY = "sha256"
-_MAX_HEADER_BYTES = 20_000_000
-_MAX_FILE_BYTES = 4_000_000_000
 _PICKLE_PREFIXES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
-_BYTES_BY_TYPE = {"F32": 4, "F64": 8}
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, AnyArray], metadata: Mapping[str, Any]) -> None:
@@ -51,19 +46,45 @@ def compute_content_digest(metadata: Mapping[str, Any], arrays: Mapping[str, Any
     return digest.hexdigest()
 
 
+@contextmanager
+def open_safetensors(path: Path) -> Iterator[Any]:
+    """Open a file that the library finds to be sound; ModelError says why it is not."""
+    try:
+        if path.exists() and not path.is_file():  # reading a pipe would wait for its other end
+            raise ModelError(f"{path} cannot be read (it is not a file): give a model.safetensors.")
+        with path.open("rb") as file:
+            start = file.read(4)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({describe_os_error(error)}): check the path.") from error
+    try:
+        with safe_open(path, "numpy") as content:
+            yield content
+    except (SafetensorError, OSError, MemoryError) as error:
+        if start.startswith(_PICKLE_PREFIXES):
+            what, cure = (
+                "is a pickle or zip, not a model: such files can run code and are refused",
+                "Give a model.safetensors",
+            )
+            raise ModelError(Problem(Severity.ERROR, what, path.name, cure, ProblemCode.UNSAFE_FILE)) from error
+        raise make_damage_error(path.name, f"is not a model that can be read ({join_names([error])})") from error
+
+
 def read_metadata(path: Path) -> dict[str, Any]:
     """Return the metadata that rindices wrote to a file."""
-    return _split_digest(path, read_header(path))[0]
+    with open_safetensors(path) as content:
+        return _split_digest(path, content)[0]
 
 
-def _split_digest(path: Path, header: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Return the metadata in the header of a file, and the digest that was written with them."""
-    declared = header.get("__metadata__")
-    text = declared.get(METADATA_KEY) if isinstance(declared, dict) else None
-    if not isinstance(text, str):
+def _split_digest(path: Path, content: Any) -> tuple[dict[str, Any], Any]:
+    """Return the metadata of an open file, and the digest that was written with them."""
+    text = (content.metadata() or {}).get(METADATA_KEY)
+    if text is None:
         what = f"is a safetensors file, but not one of rindices: it has no '{METADATA_KEY}' metadata"
         raise ModelError(f"{path.name} {what}. Give a model of rindices.")
-    metadata = _parse_json(text, path)
+    try:
+        metadata = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise make_damage_error(path.name, "is not a model: its metadata cannot be read") from error
     if not isinstance(metadata, dict):
         raise make_damage_error(path.name, "its metadata are not an object")
     return metadata, metadata.pop(_DIGEST_KEY, None)
@@ -76,72 +97,22 @@ def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str
     values that their names ask for, see `rindices.array_checks`. Raises ModelError: that names the first array that is
     not as it should be, or says that the digest is another one.
     """
-    header = read_header(path)
-    metadata, digest = _split_digest(path, header)
-    del header["__metadata__"]
-    missing, extra = sorted(set(expected) - set(header)), sorted(set(header) - set(expected))
-    if missing or extra:
-        names = join_names(missing or extra, 3)
-        what = f"lacks {names}" if missing else f"has more than it should: {names}"
-        raise make_damage_error(path.name, what)
-    n_bytes = sum(_count_bytes(path, name, header[name], shape) for name, shape in expected.items())
-    if path.stat().st_size > n_bytes + _MAX_HEADER_BYTES:
-        raise make_damage_error(path.name, f"its arrays need {n_bytes:,} bytes, it has more")
-    try:
-        arrays: dict[str, AnyArray] = from_bytes(path.read_bytes())
-    except (SafetensorError, ValueError, OSError, MemoryError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:100]
-        raise make_damage_error(path.name, f"cannot be read ({reason})") from error
+    with open_safetensors(path) as content:
+        metadata, digest = _split_digest(path, content)
+        names = set(content.keys())
+        missing, extra = sorted(set(expected) - names), sorted(names - set(expected))
+        if missing or extra:
+            what = "lacks" if missing else "has more than it should:"
+            raise make_damage_error(path.name, f"{what} {join_names(missing or extra, 3)}")
+        for name, shape in expected.items():
+            kind, declared = content.get_slice(name).get_dtype(), content.get_slice(name).get_shape()
+            if kind not in ("F32", "F64") or declared != list(shape):
+                what = f"{name} should be floats of shape {list(shape)}, not {kind} of {declared!s:.60}"
+                raise make_damage_error(path.name, what)
+        arrays: dict[str, AnyArray] = {name: content.get_tensor(name) for name in expected}
     if digest != compute_content_digest(metadata, arrays):
         raise make_damage_error(path.name, "its content is not what was written (its SHA-256 differs)")
     for name, array in arrays.items():
         if fault := find_array_fault(name, array):
             raise make_damage_error(path.name, f"{name} {fault}")
     return arrays
-
-
-def _count_bytes(path: Path, name: str, entry: Any, shape: tuple[int, ...]) -> int:
-    """Return the bytes of an array, if its type and shape are as expected; the library checks its position."""
-    declared = entry if isinstance(entry, dict) else {}
-    size, lengths = _BYTES_BY_TYPE.get(str(declared.get("dtype")), 0), declared.get("shape")
-    if not size or lengths != list(shape) or any(type(length) is not int for length in lengths):
-        what = f"{name} should be floats of shape {list(shape)}, not {declared.get('dtype')!s:.20} of {lengths!s:.60}"
-        raise make_damage_error(path.name, what)
-    return size * math.prod(shape)
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """Return the JSON header of a file: eight bytes of length, then that many bytes."""
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelError(f"{path} cannot be read (it is not a file): give a model.safetensors.")
-        with path.open("rb") as file:
-            text = file.read(_check_header_length(path, file.read(8), status.st_size))
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read ({describe_os_error(error)}): check the path.") from error
-    header = _parse_json(text, path)
-    if not isinstance(header, dict):
-        raise make_damage_error(path.name, "is not a safetensors file")
-    return header
-
-
-def _check_header_length(path: Path, start: bytes, size: int) -> int:
-    """Return the length of the header, which the first eight bytes of a file tell."""
-    length = int.from_bytes(start, "little")
-    is_too_long = length > min(_MAX_HEADER_BYTES, size - 8)
-    if is_too_long and start.startswith(_PICKLE_PREFIXES):  # a valid length may begin with these bytes
-        what = "is a pickle or zip, not a model: such files can run code and are refused"
-        raise ModelError(Problem(Severity.ERROR, what, path.name, "Give a model.safetensors", ProblemCode.UNSAFE_FILE))
-    if len(start) < 8 or size > _MAX_FILE_BYTES:
-        raise make_damage_error(path.name, f"has {size:,} bytes, which no model has")
-    if is_too_long:
-        raise make_damage_error(path.name, f"is not a model: it claims a header of {length:,} bytes")
-    return length
-
-
-def _parse_json(text: str | bytes, path: Path) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise make_damage_error(path.name, "is not a model: its header cannot be read") from error

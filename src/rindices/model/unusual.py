@@ -154,12 +154,6 @@ class UnusualPeople(NamedTuple):
     unusual: FloatArray | None
     reasons: ReasonsByRow
 
-    def take(self, rows: BoolArray) -> "UnusualPeople":
-        """Return some of the people (N,)."""
-        places = np.cumsum(rows) - 1
-        reasons = {int(places[row]): reasons for row, reasons in self.reasons.items() if rows[row]}
-        return UnusualPeople(int(rows.sum()), None if self.unusual is None else self.unusual[rows], reasons)
-
     @property
     def novel(self) -> BoolArray:
         """Mask (N,) of the novel people."""
@@ -282,10 +276,11 @@ class UnusualCount(NamedTuple):
     causes: Counter[str]
 
     @classmethod
-    def of(cls, unusual: UnusualPeople) -> "UnusualCount":
-        """Count the novel people and their causes."""
-        causes = Counter([reason.cause for reasons in unusual.reasons.values() for reason in reasons])
-        return cls(unusual.people, len(unusual.reasons), causes)
+    def of(cls, unusual: UnusualPeople, kept: BoolArray) -> "UnusualCount":
+        """Count the novel people and their causes, among the people who are kept (N,)."""
+        novel = [reasons for row, reasons in unusual.reasons.items() if kept[row]]
+        causes = Counter([reason.cause for reasons in novel for reason in reasons])
+        return cls(int(kept.sum()), len(novel), causes)
 
     def merged_with(self, other: "UnusualCount") -> "UnusualCount":
         """Return the sum of two counts."""

@@ -41,8 +41,7 @@ CONTROL_COLOUR, PATIENT_COLOUR = "#6b7b8c", "#c2410c"
 _CSS_VARIABLES = {TEXT_COLOUR: "ink", MUTED_COLOUR: "muted", GRID_COLOUR: "rule"}
 _CSS_VARIABLES |= {CONTROL_COLOUR: "control", PATIENT_COLOUR: "patient"}
 _WIDTH_INCHES = 4.4  # about the width on the page, so that letters keep their size on a phone
-_MAX_DOTS_PER_GROUP = 500  # people of each group in a scatter plot; the section Explore has everyone
-_MAX_NUMBERED_MEMBERS = 12  # members up to which cells of the matrix contain numbers
+_MAX_DOTS_PER_GROUP = 500  # people of each group in a scatter plot
 _MATPLOTLIB_STYLE: Any = {
     **{"svg.fonttype": "none", "font.size": 9, "axes.linewidth": 0.7, "grid.linewidth": 0.6, "axes.axisbelow": True},
     **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), TEXT_COLOUR),
@@ -148,7 +147,7 @@ def plot_distributions(results: StudyResults) -> list[Chart]:
 
 
 def plot_index_pairs(results: StudyResults, max_pairs: int = 3) -> list[Chart]:
-    """Plot the first pairs of R-indices against each other; the section Explore has all of them."""
+    """Plot the first pairs of R-indices against each other."""
     charts = []
     rng = np.random.default_rng(0)
     groups = [group for _, group in results.indices.groupby(GROUP)]
@@ -172,32 +171,6 @@ def plot_index_pairs(results: StudyResults, max_pairs: int = 3) -> list[Chart]:
             data = frame[[GROUP, first, second]].round(4)
             charts.append(_make_chart(figure, f"pair_{first}_{second}", alt, data, caption))
     return charts
-
-
-def plot_member_agreement(results: StudyResults) -> Chart | None:
-    """Plot how well every two members of the chosen setting agree; None where there are no two."""
-    if len(results.chosen.pairwise) < 2:
-        return None
-    matrix = np.array(results.chosen.pairwise, dtype=float)  # None becomes NaN
-    labels = [str(k + 1) for k in range(len(matrix))]
-    with _styled_figure(3.6) as (figure, axes):
-        chance = 0.5
-        image = axes.imshow(matrix, cmap="cividis", vmin=chance, vmax=1, interpolation="nearest")
-        if len(matrix) <= _MAX_NUMBERED_MEMBERS:
-            for (row, column), value in np.ndenumerate(matrix):
-                if np.isfinite(value):
-                    style = {"ha": "center", "va": "center", "fontsize": 7}
-                    colour = "#ffffff" if value < (1 + chance) / 2 else "#000000"
-                    axes.text(column, row, f"{value:.2f}".removeprefix("0"), color=colour, **style)
-            axes.set_xticks(range(len(matrix)), labels)
-            axes.set_yticks(range(len(matrix)), labels)
-        axes.set(xlabel="member", ylabel="member")
-        figure.colorbar(image, ax=axes, label="agreement", fraction=0.046, pad=0.03)
-        caption = f"Mean {np.nanmean(matrix):.3f}."
-        alt = f"Matrix of the agreement of every two of {len(matrix)} members. {caption}"
-        table = pd.DataFrame(matrix, columns=labels).rename_axis("member").reset_index()
-        table["member"] += 1
-        return _make_chart(figure, "members", alt, table, caption)
 
 
 def plot_progress(

@@ -22,9 +22,9 @@ from rindices.model.fitted import FittedModel
 from rindices.model.records import QUANTILE_RANKS
 from rindices.model.unusual import label_region
 from rindices.packing import ArrayPacker
-from rindices.report.explore_section import describe_patterns
 from rindices.report.figures import AtlasMatch, list_colour_stops, match_atlas
 from rindices.report.formatting import make_environment
+from rindices.report.severities import describe_severities
 from rindices.tables.layout.formats import ID_NAMES, SESSION_NAMES, SITE_NAMES, Layout
 from rindices.tables.layout.freesurfer import ICV_NAMES, list_region_spellings, may_be_zero
 from rindices.tables.layout.muse import ICV_CODE
@@ -103,7 +103,7 @@ def describe_model(model: FittedModel, match: AtlasMatch) -> dict[str, Any]:
         "head_size_names": [f"MUSE_{ICV_CODE}", *ICV_NAMES],
         "quantiles": dict(card.index_quantiles) if has_quantiles else None,
         "ranks": list(QUANTILE_RANKS),
-        "sheet": describe_patterns(model, match, _COLOUR_LIMIT, packer),
+        "sheet": describe_severities(model, match, _COLOUR_LIMIT, packer),
         "arrays": packer.pack(),
     }
 

@@ -15,17 +15,17 @@ from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import CITATION
 from rindices.model.intervals import NOMINAL_COVERAGE
 from rindices.model.records import CohortRecord
+from rindices.packing import ArrayPacker
 from rindices.report import figures, sections, study_results
-from rindices.report.explore_section import PersonDetails, build_explore_section, read_person_details
 from rindices.report.formatting import make_environment
+from rindices.report.severities import describe_severities
 from rindices.study.subgroups import MIN_GROUP
 
 REPORT_FILE = "report.html"
-REPORT_WITH_IDS_FILE = "report_with_ids.html"
 _MAX_EMBEDDED_PEOPLE = 20_000  # people up to which the page contains everyone's R-indices
 
 
-def write_report(folder: str | PathLike[str], with_ids: bool = False) -> Path:
+def write_report(folder: str | PathLike[str]) -> Path:
     """Write ``report.html`` into the folder of a finished study.
 
     Parameters
@@ -33,9 +33,6 @@ def write_report(folder: str | PathLike[str], with_ids: bool = False) -> Path:
     folder : path
         What ``rindices fit --out`` or ``fit(..., out=...)`` has written. What ``rindices associate``, ``change`` and
         ``predict`` have written there is shown, too. Where no pattern was detected, the page says so.
-    with_ids : bool
-        Write ``report_with_ids.html`` instead, in which people can be found by their id, with their covariates and
-        the regions that speak for their R-indices. It must stay with those who may see the data.
 
     Returns
     -------
@@ -47,26 +44,24 @@ def write_report(folder: str | PathLike[str], with_ids: bool = False) -> Path:
     StudyError
         If the folder holds no finished study, or the page cannot be written.
     """
-    path = Path(folder) / (REPORT_WITH_IDS_FILE if with_ids else REPORT_FILE)
+    path = Path(folder) / REPORT_FILE
     null_results = study_results.read_null_results(path.parent)
     if null_results is not None:
-        if with_ids:
-            raise StudyError("no pattern was detected, so nobody has R-indices: write the report without ids.")
         page = render_null_report(null_results)
     else:
-        results = study_results.read_study_results(path.parent)
-        details = read_person_details(path.parent, study_results.read_index_file(path.parent)) if with_ids else None
-        page = render_report(results, details)
+        page = render_report(study_results.read_study_results(path.parent))
     with explain_write_errors(str(path), StudyError, "make room or free the folder"):
         write_atomically(path, page.encode())
     return path
 
 
-def render_report(results: study_results.StudyResults, details: PersonDetails | None = None) -> str:
-    """Return the page of a study with a model as HTML; details only for a page with ids, which stays at home."""
+def render_report(results: study_results.StudyResults) -> str:
+    """Return the page of a study with a model as HTML."""
     model, selection = results.model, results.selection
     match = figures.match_atlas(model.regions, results.cohort.unit)
     limit, trust = sections.compute_colour_limit(model.patterns[-1]), sections.build_trust_section(results)
+    packer = ArrayPacker()
+    sliders = describe_severities(model, match, limit, packer)
     # rows in the order of ids would tell everyone who has the list of participants whose row is whose
     order = random.SystemRandom().sample(range(len(results.indices)), len(results.indices))
     return _render_page(
@@ -86,13 +81,12 @@ def render_report(results: study_results.StudyResults, details: PersonDetails | 
         severities=SEVERITY_LEVELS,
         patterns=sections.build_pattern_sections(results, match, limit),
         trajectories=sections.build_trajectory_section(results, match, limit),
-        explore=build_explore_section(results, match, limit, details),
+        sliders={**sliders, "arrays": packer.pack()},
         atlas=match.atlas,
         atlas_problem=match.problem,
         coverage=NOMINAL_COVERAGE,
         distribution_charts=figures.plot_distributions(results),
         pair_charts=figures.plot_index_pairs(results),
-        member_chart=figures.plot_member_agreement(results),
         associations=sections.build_association_rows(results.associations),
         wrong_cells=sections.build_wrong_cells(results.wrong_cells),
         min_group=MIN_GROUP,

@@ -10,11 +10,10 @@ from typing import TypeVar
 
 import pandas as pd
 
-from rindices._typing import BoolArray
 from rindices.errors import StudyError
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import FittedModel, load
-from rindices.model.pattern_tables import make_pattern_table
+from rindices.model.pattern_tables import make_change_table
 from rindices.model.records import CandidateRecord, CohortRecord, Record, SelectionRecord
 from rindices.report.formatting import omit_single_weight
 from rindices.tables.cohort import GROUP, ID, SESSION
@@ -23,6 +22,20 @@ from rindices.tables.validation.groups import PATIENT
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 _EFFECT_COLUMNS = ("region", "d", "low", "high", "q")
+_SECTIONS = {
+    "change": {
+        "change_groups": "index model controls_per_year controls_per_year_low controls_per_year_high patients_per_year "
+        "patients_per_year_low patients_per_year_high difference difference_low difference_high p q",
+        "change_retest": "index people correlation smallest_change",
+        "change_trial": "index group slowing power years visits per_arm per_arm_low per_arm_high",
+    },
+    "predict": {
+        "outcome_effects": "index model regression n events ratio low high q",
+        "outcome_concordance": "predictors concordance low high",
+    },
+    "replicate": {"replication": "first second correlation p matched"},
+}
+"""Tables that commands add to the folder of a study, with the columns that the page shows."""
 N_LISTED_REGIONS = 14
 """Regions of a pattern that the page lists; the data of the figure hold all."""
 
@@ -32,12 +45,11 @@ class StudyResults:
     """Everything that a report shows.
 
     indices: ``group`` and ``r1`` to ``rM``, one row per person; no ids, since a report may be passed on; patterns: see
-    `make_pattern_table`; effects: content of ``effects.tsv``; associations: where ``rindices associate`` has written
+    `make_change_table`; effects: content of ``effects.tsv``; associations: where ``rindices associate`` has written
     them into the folder; widths: median width of the patients' intervals of each R-index; empty where there are no
-    intervals; novel: number of novel people; interval_ends: ``r1_low``, ``r1_high`` and so on, same rows as
-    ``indices``; no columns where there are no intervals; is_novel (N,): whether each person is novel; change, outcome,
-    replication: what ``rindices change``, ``predict`` and ``replicate`` have written into the folder; wrong_cells:
-    content of ``wrong_cells.tsv``, without ids; subgroups: content of ``subgroups.tsv``, without names of sites.
+    intervals; novel: number of novel people; change, outcome, replication: what ``rindices change``, ``predict`` and
+    ``replicate`` have written into the folder; wrong_cells: content of ``wrong_cells.tsv``, without ids; subgroups:
+    content of ``subgroups.tsv``, without names of sites.
     """
 
     model: FittedModel
@@ -49,8 +61,6 @@ class StudyResults:
     associations: pd.DataFrame | None = None
     widths: dict[str, float] = field(default_factory=dict)
     novel: int | None = None
-    interval_ends: pd.DataFrame = field(default_factory=pd.DataFrame)
-    is_novel: BoolArray | None = None
     change: SimpleNamespace | None = None
     outcome: SimpleNamespace | None = None
     replication: SimpleNamespace | None = None
@@ -133,25 +143,25 @@ def read_study_results(folder: Path) -> StudyResults:
     selection = omit_single_weight(read_record(folder / "selection.json", SelectionRecord))
     if selection.chosen is None:
         raise StudyError(f"{folder / 'selection.json'} names no chosen setting: run rindices fit again.")
-    ends = [f"{name}_{end}" for name in names for end in ("low", "high")]
     patients = indices[indices[GROUP] == PATIENT]
     bounded = [name for name in names if f"{name}_low" in indices and f"{name}_high" in indices]
     columns = ("index", "variable", "n", "correlation", "low", "high", "q")
+    replication, text = read_section(folder, "replicate", "replication.png"), folder / "replication.txt"
+    if replication is not None:
+        replication.text = text.read_text("utf-8") if text.is_file() else ""
     return StudyResults(
         model=model,
         selection=selection,
         cohort=read_record(folder / "cohort.json", CohortRecord),
         indices=indices[[GROUP, *names]],
-        patterns=make_pattern_table(model),
+        patterns=make_change_table(model),
         associations=_read_if_written(folder / "associations.tsv", columns, "associate"),
         widths={name: float((patients[f"{name}_high"] - patients[f"{name}_low"]).median()) for name in bounded},
         novel=int(indices["novel"].sum()) if "novel" in indices else None,
         effects=_read_table(folder / "effects.tsv", _EFFECT_COLUMNS),
-        interval_ends=indices[[name for name in ends if name in indices]],
-        is_novel=indices["novel"].to_numpy(dtype=bool) if "novel" in indices else None,
-        change=read_change_section(folder),
-        outcome=read_outcome_section(folder),
-        replication=read_replication_section(folder),
+        change=read_section(folder, "change", "change_groups.png"),
+        outcome=read_section(folder, "predict", "outcome.png"),
+        replication=replication,
         wrong_cells=_read_wrong_cells(folder),
         subgroups=_read_subgroups(folder),
     )
@@ -180,42 +190,15 @@ def read_index_file(folder: Path) -> pd.DataFrame:
     return restore_texts(pd.read_csv(folder / "r_indices.tsv", sep="\t", dtype=dict.fromkeys((ID, SESSION), str)))
 
 
-def read_change_section(folder: Path) -> SimpleNamespace | None:
-    """Return the change that ``rindices change --out`` has written into the folder of a study; None without it."""
-    means = [f"{group}_per_year{end}" for group in ("controls", "patients") for end in ("", "_low", "_high")]
-    difference = ["difference", "difference_low", "difference_high", "p", "q"]
-    size = ["slowing", "power", "years", "visits", "per_arm", "per_arm_low", "per_arm_high"]
-    columns = {
-        "groups": ["index", "model", *means, *difference],
-        "retest": ["index", "people", "correlation", "smallest_change"],
-        "trial": ["index", "group", *size],
+def read_section(folder: Path, command: str, figure: str) -> SimpleNamespace | None:
+    """Return the tables that a command has written into the folder of a study, and its figure; None without any."""
+    tables = {
+        name.partition("_")[2] or "table": _read_if_written(folder / f"{name}.tsv", columns.split(), command)
+        for name, columns in _SECTIONS[command].items()
     }
-    tables = {name: _read_if_written(folder / f"change_{name}.tsv", each, "change") for name, each in columns.items()}
     if all(table is None for table in tables.values()):
         return None
-    return SimpleNamespace(**tables, figure=_read_figure(folder / "change_groups.png"))
-
-
-def read_outcome_section(folder: Path) -> SimpleNamespace | None:
-    """Return what ``rindices predict --out`` has written into the folder of a study; None without it."""
-    needed = ["index", "model", "regression", "n", "events", "ratio", "low", "high", "q"]
-    effects = _read_if_written(folder / "outcome_effects.tsv", needed, "predict")
-    if effects is None:
-        return None
-    needed = ["predictors", "concordance", "low", "high"]
-    concordance = _read_if_written(folder / "outcome_concordance.tsv", needed, "predict")
-    return SimpleNamespace(effects=effects, concordance=concordance, figure=_read_figure(folder / "outcome.png"))
-
-
-def read_replication_section(folder: Path) -> SimpleNamespace | None:
-    """Return what ``rindices replicate --out`` has written into the folder of a study; None without it."""
-    table = _read_if_written(
-        folder / "replication.tsv", ["first", "second", "correlation", "p", "matched"], "replicate"
-    )
-    if table is None or not (folder / "replication.txt").is_file():
-        return None
-    text = (folder / "replication.txt").read_text("utf-8")
-    return SimpleNamespace(table=table, text=text, figure=_read_figure(folder / "replication.png"))
+    return SimpleNamespace(**tables, figure=_read_figure(folder / figure))
 
 
 def _read_if_written(path: Path, columns: Sequence[str], command: str) -> pd.DataFrame | None:

@@ -178,13 +178,12 @@ class QueueConfig(_JobSection):
 
 
 class RunConfig(_JobSection):
-    """Engine, seed, workers, the address of a Dask ``scheduler``, and whether ``people.npz`` is written."""
+    """Engine, seed, workers and the address of a Dask ``scheduler``."""
 
     engine: Literal["local", "dask", "slurm", "pbs", "lsf", "sge"] = "local"
     seed: int = Field(default=0, ge=0)
     workers: int = Field(default=-1, ge=-1)
     scheduler: str | None = None
-    with_ids: bool = False
     slurm: QueueConfig | None = None
     pbs: QueueConfig | None = None
     lsf: QueueConfig | None = None

@@ -64,7 +64,6 @@ def fit(
     runs: str | Path | None = None,
     engine: Engine | None = None,
     out: str | Path | None = None,
-    with_ids: bool = False,
     **reading: Any,
 ) -> FittedModel:
     """Learn R-indices from a cohort.
@@ -124,8 +123,6 @@ def fit(
     out : path, optional
         Folder for the files that ``rindices fit`` writes, also where the study ends without a model. Only
         ``study.toml`` and ``report.html`` are left out; ``rindices.write_report(out)`` writes the report.
-    with_ids : bool
-        Also write ``people.npz``, regions and covariates of each person, for ``write_report(out, with_ids=True)``.
     **reading
         Arguments of `read_cohort` for a table: ``participants``, ``group``, ``covariates``, ...
 
@@ -166,7 +163,7 @@ def fit(
     cohort, problems = keep_training_scans(cohort, [], visits)
     imputed = Findings(where="covariates")
     report_imputed(cohort.covariates, cohort.people[ID].tolist(), imputed)
-    run = {"seed": int(seed), "workers": workers, "with_ids": with_ids}
+    run = {"seed": int(seed), "workers": workers}
     config = make_study({"data": data, "model": model, "run": run}, "fit")
     if isinstance(reference, str | Path):
         reference = load_reference_file(reference)
@@ -244,6 +241,6 @@ def run_study(
             if out is not None:
                 write_effects(out, study.tests.effects, cohort.regions, cohort.unit)
                 write_wrong_cells(out, study.checked.table, cohort.unit)
-                write_study(out, model, cohort, [*problems, *doubts], study.config.run.with_ids)
+                write_study(out, model, cohort, [*problems, *doubts])
                 observer.on_written(out)
     return model

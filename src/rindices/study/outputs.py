@@ -1,11 +1,8 @@
 """Files of a study: the model, the R-indices, the patterns, the people and the selection."""
 
-import io
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from scipy import stats
 
@@ -18,11 +15,10 @@ from rindices.model.pattern_tables import (
     COURSE_COLUMN_DESCRIPTIONS,
     PATTERN_COLUMN_DESCRIPTIONS,
     has_curved_patterns,
+    make_change_table,
     make_course_table,
-    make_pattern_table,
 )
 from rindices.model.records import CohortRecord, SelectionRecord
-from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.group_difference import RegionEffects
 from rindices.study.config import StudyConfig, format_study_toml
 from rindices.study.subgroups import SUBGROUP_DESCRIPTIONS, make_subgroup_table
@@ -35,7 +31,7 @@ OUTPUT_FILES = (
     *("r_indices_visits.tsv", "r_indices_visits.json", "wrong_cells.tsv", "wrong_cells.json"),
     *("patterns.tsv", "patterns.json", "effects.tsv", "effects.json", "cohort.json", "report.html"),
     *("subgroups.tsv", "subgroups.json", "checklist.md"),
-    *("trajectories.tsv", "trajectories.json", "people.npz", "report_with_ids.html", "dataset_description.json"),
+    *("trajectories.tsv", "trajectories.json", "dataset_description.json"),
 )
 """Files of a study, except ``study.toml`` and ``runs/``."""
 EFFECT_COLUMN_DESCRIPTIONS = {
@@ -63,15 +59,12 @@ DERIVED_FILES = (
 """Files of ``rindices associate``, ``change`` and ``predict``, which a report in the same folder shows."""
 
 
-def write_study(
-    folder: Path, model: FittedModel, cohort: Cohort, problems: Iterable[Problem], with_ids: bool = False
-) -> None:
+def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iterable[Problem]) -> None:
     """Write the model, the R-indices, the patterns and the selection of a study.
 
     ``trajectories.tsv`` is written only for curved patterns.
 
-    problems: for ``cohort.json``; with_ids: also write ``people.npz``, which ``report_with_ids.html`` needs: regions
-    and covariates of each person.
+    problems: for ``cohort.json``.
     """
     _write_cohort(folder, cohort, problems)
     unit = cohort.unit
@@ -83,8 +76,6 @@ def write_study(
         _write_table(folder / "subgroups.tsv", subgroups, SUBGROUP_DESCRIPTIONS, unit)
     if model.visit_indices is not None:
         write_indices(model.visit_indices, folder / "r_indices_visits.tsv", unit)
-    if with_ids:
-        _write_people(folder / "people.npz", model, cohort)
     assert model.selection is not None
     write_selection(folder, model.selection)
     model.save(folder / "model.safetensors")  # last: if it exists, all files do
@@ -92,7 +83,7 @@ def write_study(
 
 def write_patterns(folder: Path, model: FittedModel, unit: str = "") -> None:
     """Write ``patterns.tsv`` and, for curved patterns, ``trajectories.tsv``."""
-    _write_table(folder / "patterns.tsv", make_pattern_table(model), PATTERN_COLUMN_DESCRIPTIONS, unit)
+    _write_table(folder / "patterns.tsv", make_change_table(model), PATTERN_COLUMN_DESCRIPTIONS, unit)
     if has_curved_patterns(model):
         _write_table(folder / "trajectories.tsv", make_course_table(model), COURSE_COLUMN_DESCRIPTIONS, unit)
 
@@ -136,29 +127,6 @@ def clear_outputs(folder: Path) -> None:
     for name in (*OUTPUT_FILES, *DERIVED_FILES):
         (folder / name).unlink(missing_ok=True)
     delete_temporary_files(folder)
-
-
-def _write_people(path: Path, model: FittedModel, cohort: Cohort) -> None:
-    """Write what ``report_with_ids.html`` shows of each person: adjusted regions and covariates, in the order of rows.
-
-    ``regions`` (N, R) are in standard deviations of controls, in half precision; covariates are under their names,
-    after ``covariate.``.
-    """
-    regions = (model.preprocessing.transform(cohort) - CONTROL_MEAN) / CONTROL_SD
-    covariates = {
-        f"covariate.{name}": column.to_numpy(dtype=float)
-        if pd.api.types.is_numeric_dtype(column)
-        else column.fillna("").astype(str).to_numpy(dtype=str)
-        for name, column in cohort.covariates.items()
-    }
-    arrays = {"regions": np.clip(regions, -6e4, 6e4).astype(np.float16), **covariates}
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for name, array in arrays.items():  # as numpy.savez_compressed, but without the time of writing
-            part = io.BytesIO()
-            np.lib.format.write_array(part, np.ascontiguousarray(array), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), part.getvalue(), zipfile.ZIP_DEFLATED)
-    write_atomically(path, content.getvalue())
 
 
 def _write_cohort(folder: Path, cohort: Cohort, problems: Iterable[Problem]) -> None:

@@ -26,8 +26,8 @@ from rindices.learners.prepared_people import PreparedPeople
 from rindices.lock import lock_folder
 from rindices.model.safetensors_io import (
     MAX_DIMENSION,
+    open_safetensors,
     read_arrays,
-    read_header,
     read_metadata,
     write_safetensors,
 )
@@ -159,7 +159,8 @@ def _wait_for_file(path: Path) -> bool:
 def _read_progress(checkpoint: Path, work: MemberSet) -> float:
     """Return the share of its steps that a set in training has taken; 0 if it cannot be read."""
     try:
-        states = json.loads(read_header(checkpoint)["__metadata__"]["states"])
+        with open_safetensors(checkpoint) as content:
+            states = json.loads(content.metadata()["states"])
         steps = min(state["steps"] for state in states)
         return min(1.0, float(steps / json.loads(work.values)["max_steps"]))
     except (ModelError, ValueError, KeyError, TypeError):

@@ -18,9 +18,8 @@ from rindices.tables.io import frames, lines
 from rindices.tables.layout.formats import find_column, select_columns
 from rindices.tables.layout.freesurfer import ICV_NAMES
 from rindices.tables.regions import exclude_regions, region_sort_key
-from rindices.tables.table import Table, build_chunk_table, build_region_table, drop_counter_column, find_id_columns
-from rindices.tables.validate import KnownSchema, TableRequest, ValidationResult, validate_table
-from rindices.tables.validation.values import Unit
+from rindices.tables.table import Table, build_chunk_table, build_region_table, find_id_columns
+from rindices.tables.validate import TableRequest, ValidationResult, validate_table
 
 SCHEMA_ROWS = 5_000
 """Rows that decide what the columns of a file are."""
@@ -32,11 +31,15 @@ _CODES_OF_ALL_ROWS = errors.parse_codes(
 
 
 class ChunkSize(NamedTuple):
-    """Size of chunks: rows that are worked on at once, rows of a parquet chunk, bytes of a text chunk."""
+    """Size of chunks: rows that are worked on at once, rows of a parquet chunk, bytes of a text chunk.
+
+    schema_rows: rows that decide what the columns of a file are.
+    """
 
     rows: int = 25_600
     parquet_rows: int = 1_000_000
     text_bytes: int = 16_000_000
+    schema_rows: int = SCHEMA_ROWS
 
 
 class TableChunk(NamedTuple):
@@ -98,15 +101,14 @@ class OpenedTable:
     def open(cls, path: Path, request: TableRequest, rows: int = SCHEMA_ROWS) -> "OpenedTable":
         """Read and validate the first rows of a file; raises their errors."""
         findings = errors.Findings(where=path.name)
-        frame, header = frames.read_frame(path, request.roles.text_columns(), findings, rows + 1)
+        frame = frames.read_frame(path, request.roles.text_columns(), findings, rows + 1)
         is_complete = len(frame) <= rows and not findings.errors()
-        frame, header = drop_counter_column(frame.iloc[:rows], header, findings)
         with lines.explain_read_errors(path):
             dialect = None if frames.is_parquet(path) else lines.sniff_dialect(path, findings)
-        table = build_region_table(frame, header, request.roles, findings)
+        table = build_region_table(frame.iloc[:rows], request.roles, findings)
         layout = select_columns(table.layout, request.include, request.measure, request.model_regions, findings)
         table = replace(table, layout=layout)
-        validation = validate_table(replace(request, volumes=(path,)), KnownSchema(table))
+        validation = validate_table(replace(request, volumes=(path,)), table)
         problems = [*findings, *validation.problems]
         if not is_complete and validation.ok:
             problems = [problem for problem in problems if problem.code not in _CODES_OF_ALL_ROWS]
@@ -180,10 +182,7 @@ class OpenedTable:
             table = build_chunk_table(self.table, frame, findings)
         except errors.TableError as error:
             return ValidationResult(error.problems)
-        covariates = self.validation.cohort_or_raise().covariates
-        kinds = {name: pd.api.types.is_numeric_dtype(values) for name, values in covariates.items()}
-        schema = KnownSchema(table, Unit(self.validation.unit or Unit.UNKNOWN), kinds, self.validation.participants)
-        validation = validate_table(replace(self.request, exclude=()), schema)
+        validation = validate_table(replace(self.request, exclude=()), table, self.validation)
         return replace(validation, problems=(*findings, *validation.problems))
 
 

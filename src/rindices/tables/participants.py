@@ -255,11 +255,11 @@ def read_sites(people: JoinedParticipants, roles: ColumnRoles) -> pd.Series | No
 
 
 def read_covariates(
-    people: JoinedParticipants, names: Sequence[str], icv: pd.Series | None, kinds: Mapping[str, bool] | None = None
+    people: JoinedParticipants, names: Sequence[str], icv: pd.Series | None, kinds: Mapping[str, bool]
 ) -> pd.DataFrame:
     """Return the covariates (N, C) that the user named: numbers as floats, everything else as text.
 
-    kinds: whether each covariate is a number, if the first chunk of the table has shown it.
+    kinds: whether each covariate is a number, as far as the first chunk of the table has shown it.
     """
     covariates: dict[str, pd.Series] = {}
     for name in names:
@@ -269,7 +269,7 @@ def read_covariates(
             values = people.frame[column]
         else:
             continue
-        is_number, findings = (kinds or {}).get(name), people.get_findings(name)
+        is_number, findings = kinds.get(name), people.get_findings(name)
         covariates[name] = _convert_covariate(name, values, people.ids, findings, is_number)
     return pd.DataFrame(covariates, index=people.frame.index)
 

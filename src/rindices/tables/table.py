@@ -15,7 +15,9 @@ from rindices.errors import Findings, OffenderKind, ProblemCode, format_count, j
 from rindices.tables.io.frames import (
     MemoryTable,
     find_duplicates,
+    is_nameless,
     is_parquet,
+    is_row_counter,
     list_table_files,
     read_frame,
     to_text,
@@ -119,10 +121,10 @@ def read_region_tables(paths: Sequence[Path | MemoryTable], roles: ColumnRoles, 
 def read_participants(path: Path | MemoryTable, roles: ColumnRoles, ids: Sequence[str], findings: Findings) -> Table:
     """Read a table of participants; of several id columns, the one with most of ``ids`` is used."""
     findings = findings.at(path.name)
-    frame, header = drop_counter_column(*read_frame(path, roles.text_columns(), findings), findings)
+    frame = read_frame(path, roles.text_columns(), findings)
     column = _choose_participants_id(frame, roles, ids, findings)
     frame = _drop_unmatched_duplicates(frame, column, ids, findings)
-    return _build_table(frame, header, replace(roles, id=column), Layout("people", {}), findings, None)
+    return _build_table(frame, replace(roles, id=column), Layout("people", {}), findings)
 
 
 def _read_region_table(path: Path | MemoryTable, roles: ColumnRoles, findings: Findings) -> Table:
@@ -132,46 +134,44 @@ def _read_region_table(path: Path | MemoryTable, roles: ColumnRoles, findings: F
         if files and is_parquet(files[0]):
             return _read_parts(files, roles, findings)
         frame = freesurfer.read_subject_folders(path, findings)
-        table = build_region_table(frame, [str(name) for name in frame.columns], roles, findings)
+        table = build_region_table(frame, roles, findings)
         return replace(table, layout=replace(table.layout, format="fastsurfer"))
-    frame, header = drop_counter_column(*read_frame(path, roles.text_columns(), findings), findings)
-    return build_region_table(frame, header, roles, findings)
+    return build_region_table(read_frame(path, roles.text_columns(), findings), roles, findings)
 
 
 def _read_parts(files: Sequence[Path], roles: ColumnRoles, findings: Findings) -> Table:
     """Read the files of a folder, which are parts of one table with the same columns."""
-    parts = [drop_counter_column(*read_frame(file, roles.text_columns(), findings), findings) for file in files]
-    frame, header = parts[0]
-    for file, (part, _) in zip(files, parts, strict=True):
-        if set(part.columns) != set(frame.columns):
-            names = join_names(sorted(set(part.columns) ^ set(frame.columns)))
+    parts = [read_frame(file, roles.text_columns(), findings) for file in files]
+    columns = list(parts[0].columns)
+    for file, part in zip(files, parts, strict=True):
+        if set(part.columns) != set(columns):
+            names = join_names(sorted(set(part.columns) ^ set(columns)))
             what = f"its columns differ from those of {files[0].name}: {names}"
             findings.at(file.name).fatal(ProblemCode.FILE_UNREADABLE, what, "Give parts of one table")
-    frame = pd.concat([part[list(frame.columns)] for part, _ in parts], ignore_index=True)
-    return build_region_table(frame, header, roles, findings)
+    return build_region_table(pd.concat([part[columns] for part in parts], ignore_index=True), roles, findings)
 
 
-def build_region_table(frame: pd.DataFrame, header: list[str], roles: ColumnRoles, findings: Findings) -> Table:
+def build_region_table(frame: pd.DataFrame, roles: ColumnRoles, findings: Findings) -> Table:
     """Detect the layout of a frame with regions and its ids; ``findings`` are those of its file."""
-    id_column = _find_id_column(frame, header, roles, findings)
+    id_column = _find_id_column(frame, roles, findings)
     session = _find_session_column(frame, roles)
     named = {name.lower() for name in roles.named()}
     columns = {name for name in frame.columns if name.lower() in named or name == session} - {id_column}
-    layout = formats.detect_layout(header, frame, {id_column, *columns})
+    layout = formats.detect_layout(frame, {id_column, *columns})
     layout = replace(layout, participant_columns=(*layout.participant_columns, *sorted(columns)))
-    return _build_table(frame, header, replace(roles, id=id_column), layout, findings, None)
+    return _build_table(frame, replace(roles, id=id_column), layout, findings)
 
 
 def build_chunk_table(first: Table, frame: pd.DataFrame, findings: Findings) -> Table:
     """Return a chunk of a table with the layout of the first chunk."""
     roles = ColumnRoles(first.id_column, first.session_column)
-    return _build_table(frame, list(frame.columns), roles, first.layout, findings.at(first.where), first)
+    return _build_table(frame, roles, first.layout, findings.at(first.where), first)
 
 
 def _build_table(
-    frame: pd.DataFrame, header: list[str], roles: ColumnRoles, layout: Layout, findings: Findings, first: Table | None
+    frame: pd.DataFrame, roles: ColumnRoles, layout: Layout, findings: Findings, first: Table | None = None
 ) -> Table:
-    id_column = _find_id_column(frame, header, roles, findings)
+    id_column = _find_id_column(frame, roles, findings)
     # Chunks are checked to the end, so that all problems of a table are reported at once.
     report = findings.fatal if first is None else findings.error
     frame, ids = _read_ids(frame, id_column, report)
@@ -193,7 +193,10 @@ def _build_table(
     duplicates = find_duplicates(table.keys())
     if duplicates:
         what = f"{format_count(len(duplicates), 'id stands', 'ids stand')} more than once"
-        report(ProblemCode.DUPLICATE_IDS, what, _suggest_unique_ids(table), offenders=duplicates)
+        people = f"If they are different people, make the ids unique, e.g. --id COLUMN,{id_column} to join columns"
+        visits = "If they are visits of one person, name the session: --session COLUMN"
+        cure = "Keep one row a person and session" if sessions else f"{people}. {visits}"
+        report(ProblemCode.DUPLICATE_IDS, what, cure, offenders=duplicates)
     return table
 
 
@@ -217,21 +220,6 @@ def _get_id_cells(frame: pd.DataFrame, id_column: str) -> pd.Series:
     return ids
 
 
-def _suggest_unique_ids(table: Table) -> str:
-    """Return what to do about ids that stand more than once: they are different people, or visits of one."""
-    if table.sessions:
-        return "Keep one row a person and session"
-    rows = pd.Series(table.ids)
-    others = {table.id_column, *table.layout.regions}
-    about_people = (*formats.AGE_SEX_NAMES, *formats.GROUP_NAMES)
-    columns = [name for name in table.frame if name not in others and not formats.find_column([name], about_people)]
-    texts = {name: to_text(table.frame[name]) for name in columns if not formats.is_mostly_numeric(table.frame[name])}
-    column = next((name for name, cells in texts.items() if (cells.astype(str) + " " + rows).is_unique), None)
-    people = "make the ids unique" if column is None else f"join columns to unique ids: --id {column},{table.id_column}"
-    visits = f"--session {column or 'COLUMN'}"
-    return f"If they are different people, {people}. If they are visits of one person, name the session: {visits}"
-
-
 def _read_ids(frame: pd.DataFrame, id_column: str, report: Callable[..., None]) -> tuple[pd.DataFrame, list[str]]:
     """Return the rows with an id, and the ids; rows without an id or with one that is not printable are reported."""
     names = _get_id_cells(frame, id_column).to_numpy(dtype=object)
@@ -252,7 +240,7 @@ def _read_ids(frame: pd.DataFrame, id_column: str, report: Callable[..., None]) 
     return frame.reset_index(drop=True), names[is_valid].tolist()
 
 
-def _find_id_column(frame: pd.DataFrame, header: list[str], roles: ColumnRoles, findings: Findings) -> str:
+def _find_id_column(frame: pd.DataFrame, roles: ColumnRoles, findings: Findings) -> str:
     """Return the column of ids: the one that the user named, one with a usual name, or the first column."""
     if roles.id and find_id_columns(frame, roles.id):
         return roles.id
@@ -260,8 +248,7 @@ def _find_id_column(frame: pd.DataFrame, header: list[str], roles: ColumnRoles, 
     if usual:
         return usual
     first = str(frame.columns[0])
-    first_name = header[0].lower() if header else ""
-    if first_name == "" or first_name.startswith(("measure:", "lh.", "rh.")):
+    if is_nameless(first) or first.lower().startswith(("measure:", "lh.", "rh.")):
         return first
     if not pd.api.types.is_numeric_dtype(frame[first]) and frame[first].is_unique:
         what = f"the first column, '{first}', is taken as the id"
@@ -275,17 +262,6 @@ def _find_session_column(frame: pd.DataFrame, roles: ColumnRoles) -> str | None:
     if roles.session and roles.session in frame:
         return roles.session
     return formats.find_column(frame.columns, formats.SESSION_NAMES)
-
-
-def drop_counter_column(frame: pd.DataFrame, header: list[str], findings: Findings) -> tuple[pd.DataFrame, list[str]]:
-    """Drop a first column without name that counts the rows, as pandas and R write it."""
-    first = str(frame.columns[0])
-    nameless = bool(header) and (header[0] == "" or header[0].startswith("Unnamed"))
-    if not nameless or not id_rules.is_row_counter(to_text(frame[first]).tolist()):
-        return frame, header
-    what = "the nameless first column only counts the rows; it is not used"
-    findings.note(ProblemCode.ROW_COUNTER_DROPPED, what)
-    return frame.drop(columns=first), header[1:]
 
 
 def _choose_participants_id(
@@ -390,7 +366,7 @@ def report_inexact_matches(matches: id_rules.IdMatches, left: str, right: str, f
     if matches.inexact:
         example = " = ".join(matches.inexact[0])
         matched = [pair[0] for pair in matches.inexact]
-        if id_rules.is_row_counter(matched) or id_rules.is_row_counter([pair[1] for pair in matches.inexact]):
+        if is_row_counter(matched) or is_row_counter([pair[1] for pair in matches.inexact]):
             what, cure = "the ids of one table only count 1, 2, 3, ...", "Make sure that they are not row numbers"
             listing = f"matched as {example}"
             findings.warn(ProblemCode.ROW_COUNTER_IDS, what, cure, offenders=matched, listing=listing)

@@ -1,7 +1,7 @@
 """Read and validate tables, once and in one pass; the rest of the package trusts the cohort."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import gt
 from pathlib import Path
@@ -66,8 +66,7 @@ class ValidationResult:
     of the intracranial volume; aside: number of columns that are not used, by reason; measures: number of regions of
     each kind of measure: volume, thickness, ; units: unit of each kind of measure; kinds: whether each named covariate
     is a number or has categories, in words; participants: the table that the people were joined with; keys: (N,) unique
-    key of each row, made of participant and session; comparable between chunks of a table; rows, left_out: number of
-    rows that were read, and of those that are not in the cohort: they lack a value or have another label.
+    key of each row, made of participant and session; comparable between chunks of a table.
     """
 
     problems: tuple[Problem, ...]
@@ -89,8 +88,6 @@ class ValidationResult:
     region_names: tuple[str, ...] = ()
     participants: ParticipantTable | None = None
     keys: tuple[str, ...] = ()
-    rows: int = 0
-    left_out: int = 0
 
     @property
     def ok(self) -> bool:
@@ -104,24 +101,14 @@ class ValidationResult:
         return self.cohort
 
 
-@dataclass(frozen=True)
-class KnownSchema:
-    """A chunk of a table, and the schema that comes from the first chunk.
-
-    table: the rows; unit: none for the first chunk, whose unit is guessed; kinds: whether each covariate is a number.
-    """
-
-    table: Table
-    unit: Unit | None = None
-    kinds: Mapping[str, bool] = field(default_factory=dict)
-    participants: ParticipantTable | None = None
-
-
-def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> ValidationResult:
+def validate_table(
+    request: TableRequest, chunk: Table | None = None, first: ValidationResult | None = None
+) -> ValidationResult:
     """Read and validate tables.
 
-    chunk: a chunk that was read already. Its people stay in the order of the rows. Returns with all problems; none is
-    raised.
+    chunk: rows of a table that were read already. Its people stay in the order of the rows; first: validation of the
+    first chunk, from which the unit, the kinds of the covariates and the participants are known for later ones. Returns
+    with all problems; none is raised.
     """
     findings = Findings()
     try:
@@ -132,29 +119,29 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
             if value is not None and value not in options:
                 cure = capitalise_first(did_you_mean(value, options))
                 findings.fatal(ProblemCode.UNKNOWN_OPTION, f"{name} = '{value}' is not known", cure, subject=name)
-        parts, roles = _read_unfiltered_cohort(request, findings, chunk)
+        parts, roles = _read_unfiltered_cohort(request, findings, chunk, first)
     except TableError as error:  # its problems may not be among the findings: of a file that could not be read
         return ValidationResult(tuple(dict.fromkeys([*findings, *error.problems])))
     of_table = findings.at(parts.table.where)
-    policy, rows = OnMissing(request.on_missing), len(parts.table.ids)
+    policy = OnMissing(request.on_missing)
     if request.leave_out_sites:
         parts = parts.take(_find_other_sites(parts, request.leave_out_sites))
     if parts.groups is not None:  # people of other groups are left out, so their values are not checked
         parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
-    unit = None if chunk is None else chunk.unit
-    is_first = unit is None
     word = get_wording(Unit.ANY if holds_features(parts.table.layout, request.measure) else None)
-    lacking, unusable = regions.find_incomplete_rows(parts, policy, request.impute_covariates, findings, is_first, word)
+    lacking, unusable = regions.find_incomplete_rows(
+        parts, policy, request.impute_covariates, findings, first is None, word
+    )
     suspects = may_hold_codes(parts.ranges.low, parts.ranges.high)
     if tuple(request.missing_codes) != NO_CODES and suspects.any():
         emptied = report_codes(parts.regions.loc[:, suspects], of_table)
         parts = replace(parts, regions=parts.regions.assign(**emptied)) if emptied else parts
-    units: dict[str, Unit] = {}
-    if unit is None:
+    if first is None:
         units = _check_values(parts, request.measure, of_table)
         unit = values.combine_units(units)
         parts = _check_adjustment(parts, request, unit, findings)
     else:
+        units, unit = {}, Unit(first.unit or Unit.UNKNOWN)
         values.check_cells(parts.regions, parts.ranges, parts.people.ids, unit, of_table)
     keep = ~lacking if policy in (OnMissing.DROP, OnMissing.MODEL) else ~unusable
     if parts.table.sessions is not None:
@@ -168,7 +155,7 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
         participants.check_sexes(parts.people, parts.groups, clean, roles)
         participants.check_ages(parts.people, parts.groups, clean)
         participants.check_shared_sites(parts.people, parts.groups, parts.sites, request.roles.site == NO_COLUMN)
-    if not clean.any() and is_first:
+    if not clean.any() and first is None:
         of_table.error(ProblemCode.NO_ONE_LEFT, "no one is left", "The notes say who was left out and why")
     cohort = None if findings.errors() else _build_cohort(parts, clean, unit, sort=chunk is None)
     return replace(
@@ -177,27 +164,23 @@ def validate_table(request: TableRequest, chunk: KnownSchema | None = None) -> V
         cohort=cohort,
         roles=replace(roles, covariates=tuple(parts.covariates)),
         units={kind: str(each) for kind, each in units.items()},
-        rows=rows,
-        left_out=rows - len(keep) + int(lacking.sum()),
     )
 
 
 def _read_unfiltered_cohort(
-    request: TableRequest, findings: Findings, chunk: KnownSchema | None
+    request: TableRequest, findings: Findings, table: Table | None, first: ValidationResult | None
 ) -> tuple[UnfilteredCohort, ColumnRoles]:
     """Return the content of the tables, and the columns as they were named or recognised."""
-    if chunk is None:
+    if table is None:
         table = read_region_tables(request.volumes, request.roles, findings)
         wanted, of_file = (request.include, request.measure, request.model_regions), findings.at(table.where)
         layout = select_columns(table.layout, *wanted, of_file)
         table = replace(table, layout=layout)
-    else:
-        table = chunk.table
     codes, names = request.missing_codes, (*find_id_columns(table.frame, table.id_column), table.session_column)
     positive = [name for name in table.frame.columns if formats.is_positive_covariate(name)]
     positive += [*table.layout.regions, *([table.layout.icv] if table.layout.icv else [])]
     table = replace(table, frame=mask_missing_codes(table.frame, codes, names, positive))
-    participant_table = None if chunk is None else chunk.participants
+    participant_table = None if first is None else first.participants
     people = participants.join_participants(table, request.participants, request.roles, findings, participant_table)
     positive = [name for name in people.frame.columns if formats.is_positive_covariate(name)]
     people = replace(people, frame=mask_missing_codes(people.frame, codes, zero_columns=positive))
@@ -214,7 +197,8 @@ def _read_unfiltered_cohort(
     if None in (roles.site, roles.covariates):
         has_icv = icv is not None and request.measure != "thickness" and not is_features
         roles = participants.resolve_roles(people, roles, table.layout, has_icv, not request.model_regions)
-    kinds = None if chunk is None else chunk.kinds
+    known = pd.DataFrame() if first is None else first.cohort_or_raise().covariates
+    kinds = {str(name): pd.api.types.is_numeric_dtype(values) for name, values in known.items()}
     covariates = participants.read_covariates(people, roles.covariates or (), icv, kinds)
     groups = None
     if request.find_groups:

@@ -18,8 +18,8 @@ from rindices.tables.io.lines import (
     explain_read_errors,
     list_rows,
     read_line,
-    refuse_joined_lines,
     refuse_lines,
+    refuse_open_marks,
     split_lines,
     to_utf8,
 )
@@ -114,7 +114,7 @@ def refuse(content: bytes, path: Path, start: int = 0) -> tuple[list[int], list[
     [
         (["p1,1,2", "", ",,", "p2,1,2"], [1, 4], []),
         (['p1,"1,2', "p2,3,4", 'p3,5",6', "p4,7,8"], [2, 3, 4], [("2",)]),
-        (['p1,"1', 'x",2', "p2,3,4"], [3], [("2",)]),  # the second line is the rest of the cell
+        (['p1,"1', 'x",2', "p2,3,4"], [3], [("2",), ("3",)]),  # the second line, the rest of the cell, is short
         (['p1,"1', '",2', "p2,3,4"], [3], [("2", "3")]),  # it may be a mark of its own
         (['p1,"x,1', 'p2,"y,2', "p3,1,2"], [3], [("2", "3")]),
         (['p1,5" tall,2', 'p2,"a ""b""",2'], [1, 2], []),
@@ -138,8 +138,8 @@ def test_numbers_count_the_lines_of_the_file_and_not_of_the_chunk(tmp_path: Path
 def test_quotation_marks_that_pairs_hide_are_seen_on_request() -> None:
     findings = Findings()
     block = split_lines(b'id,a,b\np1,5" x,"y\np2,1,2', Path("t.csv"), 0, DIALECT, findings)
-    assert refuse_joined_lines(block, DIALECT, findings, []).rows == [1, 2]
-    assert refuse_joined_lines(block, DIALECT, findings).rows == [2]
+    assert refuse_open_marks(block, DIALECT, findings, []).rows == [1, 2]
+    assert refuse_open_marks(block, DIALECT, findings, block.rows).rows == [2]
 
 
 def test_long_and_short_rows_are_refused_by_number() -> None:

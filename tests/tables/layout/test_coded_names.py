@@ -200,7 +200,7 @@ def test_fields_that_are_not_of_the_brain_are_refused_with_a_cure(tmp_path: Path
 
 def test_models_of_earlier_versions_find_their_columns() -> None:
     frame = make_fields(list_atlas("desikan"))
-    layout = detect_layout(list(frame.columns), frame, ["eid", "diagnosis"])
+    layout = detect_layout(frame, ["eid", "diagnosis"])
     model_regions = ("26789-2.0", "lh_entorhinal_volume")
     regions = select_columns(layout, (), None, model_regions, Findings()).regions
     assert (regions["26789-2.0"], regions["26793-2.0"]) == ("26789-2.0", "lh_entorhinal_volume")

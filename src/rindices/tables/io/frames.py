@@ -178,13 +178,13 @@ def fill_column_names(header: Sequence[str]) -> list[str]:
 
 def read_frame(
     path: Path | MemoryTable, as_text: Collection[str], findings: Findings, rows: int | None = None
-) -> tuple[pd.DataFrame, list[str]]:
+) -> pd.DataFrame:
     """Read a table of text, parquet or Excel, or take one in memory.
 
     as_text: columns that must stay text, in any case, so that ``007`` is not read as 7: ids, sessions and labels;
     findings: takes the problems; rows: read at most this many. Errors about single lines are then left to the caller.
-    Returns frame: one row per line; column names are stripped and unique. The index counts lines or rows from 0;
-    header: the names as in the file; they may be empty.
+    Returns one row per line; column names are stripped and unique, see `fill_column_names`. The index counts lines or
+    rows from 0. A first column without name that counts the rows, as pandas and R write it, is dropped.
     """
     findings = findings.at(path.name)
     if not isinstance(path, MemoryTable):
@@ -215,7 +215,23 @@ def read_frame(
     # A separator at the end of each line makes a column with neither name nor value.
     unnamed = [name for name, original in zip(fill_column_names(header), header, strict=True) if not original]
     empty = [name for name in unnamed if name in frame and bool(frame[name].isna().all())]
-    return frame.drop(columns=empty) if empty else frame, header
+    frame = frame.drop(columns=empty) if empty else frame
+    first = str(frame.columns[0])
+    if is_nameless(first) and is_row_counter(to_text(frame[first]).tolist()):
+        what = "the nameless first column only counts the rows; it is not used"
+        findings.note(ProblemCode.ROW_COUNTER_DROPPED, what)
+        frame = frame.drop(columns=first)
+    return frame
+
+
+def is_nameless(column: str) -> bool:
+    """Return whether the first column has no name in the file."""
+    return column in ("", "column 1") or column.startswith("Unnamed")
+
+
+def is_row_counter(values: Sequence[str]) -> bool:
+    """Return whether values count the rows, from 0 or 1."""
+    return any(list(values) == [str(k) for k in range(start, start + len(values))] for start in (0, 1))
 
 
 def _read_cells(frame: pd.DataFrame, as_text: Collection[str]) -> pd.DataFrame:
@@ -279,14 +295,14 @@ def read_block(
     options = _build_read_options(dialect, as_text) | {"nrows": rows}
     try:
         return _parse_block(block, options)
-    except _PARSER_ERRORS as error:
-        readable = lines.refuse_joined_lines(block, dialect, findings)
-        if len(readable.rows) == len(block.rows):
-            _raise_row_error(error, block, findings)
+    except _PARSER_ERRORS:
+        block = lines.refuse_open_marks(block, dialect, findings, block.rows)
     try:
-        return _parse_block(readable, options)
+        return _parse_block(block, options)
     except _PARSER_ERRORS as error:
-        _raise_row_error(error, readable, findings)
+        first = block.count_lines_before() + block.skip + 1
+        what = f"the rows from line {first:,} on cannot be read ({join_names(str(error).splitlines()[:1])})"
+        findings.fatal(ProblemCode.BAD_ROWS, what, "Export the table again")
 
 
 def _parse_block(block: lines.LineBlock, options: dict[str, Any]) -> pd.DataFrame:
@@ -350,13 +366,6 @@ def _build_read_options(dialect: lines.Dialect, as_text: Iterable[str]) -> dict[
 def normalise_column_name(name: str) -> str:
     """Return a column name in lower case without blanks and punctuation."""
     return "".join(char for char in name.lower() if char.isalnum())
-
-
-def _raise_row_error(error: Exception, block: lines.LineBlock, findings: Findings) -> NoReturn:
-    """Raise an error that says why the rows cannot be read."""
-    first = block.count_lines_before() + block.skip + 1
-    what = f"the rows from line {first:,} on cannot be read ({join_names(str(error).splitlines()[:1])})"
-    findings.fatal(ProblemCode.BAD_ROWS, what, "Export the table again")
 
 
 def to_text(values: pd.Series) -> pd.Series:

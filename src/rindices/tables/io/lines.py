@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-import numpy as np
-
 from rindices.errors import (
     Findings,
     OffenderKind,
@@ -172,10 +170,8 @@ MAX_CELL_BYTES = 100_000
 _MAX_LINE_BYTES = 4_000_000
 _CONTROL_BYTES = bytes([*range(9), 11, 12, *range(14, 32), 127])  # all but tab and the ends of lines
 _CONTROL_REGEX = re.compile(b"[" + re.escape(_CONTROL_BYTES) + b"]")
-_MARK_REGEX = re.compile(b'"')
 _QUOTED_REGEX = re.compile(b'"[^"]*"')
 _CONTROL_CURE = "Remove it: a cell holds printable text"
-_MAX_JOINED_LINES = 50
 _MAX_NAMED_LINES = 1_000
 
 
@@ -216,14 +212,6 @@ class LineBlock:
         It begins with an empty line, so that pandas does not take a mark of UTF-8 in the first cell for that of a file.
         """
         return b"\n".join([b"", *(self.lines[index] for index in self.rows)])
-
-    def find_rows(self, text: bytes, pattern: re.Pattern[bytes]) -> list[int]:
-        """Return the indices of the rows in which a pattern occurs; ``text`` is the result of `join_rows`."""
-        places = [match.start() for match in pattern.finditer(text)]
-        if not places:
-            return []
-        ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
-        return [self.rows[k] for k in np.unique(np.searchsorted(ends, places) - 1).tolist()]
 
 
 def list_rows(lines: Iterable[bytes], dialect: Dialect) -> list[int]:
@@ -304,7 +292,7 @@ def refuse_lines(block: LineBlock, dialect: Dialect, findings: Findings) -> Line
     text = block.join_rows()
     if len(text.translate(None, _CONTROL_BYTES)) < len(text):  # faster than the pattern
         words = ("line holds a control character", "lines hold a control character")
-        refused = block.find_rows(text, _CONTROL_REGEX)
+        refused = [k for k in block.rows if _CONTROL_REGEX.search(block.lines[k])]
         block = _report_lines(block, refused, ProblemCode.CONTROL_CHARACTERS, words, _CONTROL_CURE, findings)
     long = [k for k in block.rows if len(block.lines[k]) > MAX_CELL_BYTES]
     long = [k for k in long if max(map(len, block.lines[k].split(dialect.byte_separator))) > MAX_CELL_BYTES]
@@ -313,48 +301,22 @@ def refuse_lines(block: LineBlock, dialect: Dialect, findings: Findings) -> Line
     block = _report_lines(block, long, ProblemCode.LONG_CELLS, words, cure, findings)
     width = len(dialect.header)
     lengths = {k: length for k in block.rows if (length := _count_cells(block.lines[k], dialect)) != width}
-    marked = block.find_rows(text, _MARK_REGEX)
-    marked = [k for k in marked if k in lengths or block.lines[k].count(b'"') % 2 == 1]
-    block = refuse_joined_lines(block, dialect, findings, marked)
+    if b'"' in text:
+        marked = [k for k in block.rows if k in lengths or block.lines[k].count(b'"') % 2 == 1]
+        block = refuse_open_marks(block, dialect, findings, marked)
     return _refuse_uneven_rows(block, lengths, width, findings)
 
 
-def refuse_joined_lines(
-    block: LineBlock, dialect: Dialect, findings: Findings, candidates: Sequence[int] | None = None
-) -> LineBlock:
-    """Report lines which a quotation mark joins to the next, and return the block without their cells.
+def refuse_open_marks(block: LineBlock, dialect: Dialect, findings: Findings, candidates: Sequence[int]) -> LineBlock:
+    """Report those of the candidates whose quotation mark joins them to the next line; return the block without them.
 
-    findings: takes the error; candidates: indices of the lines to look at; all with a quotation mark if left out.
+    If a cell holds a line break, the rest of the cell is a line with too few values.
     """
-    if candidates is None:
-        candidates = block.find_rows(block.join_rows(), _MARK_REGEX)
-    opening: list[int] = []
-    joined: set[int] = set()
-    rows = set(block.rows) if candidates else set()
-    for index in candidates:
-        if index not in rows or index in joined or not _opens_mark(block.lines[index], dialect):
-            continue
-        opening.append(index)
-        joined |= {index, *_find_rest_of_cell(block.lines, index, dialect)}
+    opening = [k for k in candidates if b'"' in block.lines[k] and _opens_mark(block.lines[k], dialect)]
     what = "a quotation mark that is not closed on the same line"
     words = (f"line opens {what}", f"lines open {what}")
     cure = "Remove the quotation mark, or the line break in the cell: each person needs one line"
-    return _report_lines(block, opening, ProblemCode.OPEN_QUOTES, words, cure, findings).drop_rows(joined)
-
-
-def _find_rest_of_cell(lines: Sequence[bytes], index: int, dialect: Dialect) -> list[int]:
-    """Return the lines after an opening quotation mark that are the rest of its cell rather than rows."""
-    following = lines[index : index + _MAX_JOINED_LINES]
-    rows = _open_rows(following, dialect)
-    try:
-        next(rows, None)
-    except csv.Error:  # longer than any cell
-        return []
-    if rows.line_num == len(following):  # not closed soon: a single stray mark
-        return []
-    width, end = len(dialect.header), index + rows.line_num
-    rest = range(index + 1, end)
-    return [k for k in rest if _count_cells(lines[k], dialect) < width and not _opens_mark(lines[k], dialect)]
+    return _report_lines(block, opening, ProblemCode.OPEN_QUOTES, words, cure, findings)
 
 
 def _opens_mark(line: bytes, dialect: Dialect) -> bool:

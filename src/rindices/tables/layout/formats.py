@@ -61,15 +61,14 @@ class Layout:
         return self.format in {"aseg", "aparc", "freesurfer", "fastsurfer", "enigma", "ukbiobank", "adni"}
 
 
-def detect_layout(header: list[str], frame: pd.DataFrame, participant_columns: Collection[str]) -> Layout:
+def detect_layout(frame: pd.DataFrame, participant_columns: Collection[str]) -> Layout:
     """Detect the layout of a table.
 
-    header: the names as in the file (the first may be empty); frame: the table; its values matter only for unknown
-    layouts; participant_columns: columns that the user named as id, session, group, site or covariate: they are not
-    regions.
+    frame: its values matter only for unknown layouts; participant_columns: columns that the user named as id, session,
+    group, site or covariate: they are not regions.
     """
     columns = [name for name in frame.columns if name not in participant_columns]
-    first = header[0].lower() if header else ""
+    first = str(frame.columns[0]).lower()
     return (
         _detect_dlmuse(columns)
         or _detect_ukbiobank(columns, frame)

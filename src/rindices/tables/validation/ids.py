@@ -62,11 +62,6 @@ def has_control_characters(text: str) -> bool:
     return not text.isprintable() and any(unicodedata.category(char) in _UNPRINTABLE_CATEGORIES for char in text)
 
 
-def is_row_counter(values: Sequence[str]) -> bool:
-    """Return whether values count the rows, from 0 or 1."""
-    return any(list(values) == [str(k) for k in range(start, start + len(values))] for start in (0, 1))
-
-
 class IdMatcher:
     """The ids of a table, to be matched with the ids of another table or of its chunks."""
 

@@ -32,7 +32,7 @@ function describeIndex(model, result, m) {
   return [...texts, `${controls[0].toUpperCase()}${controls.slice(1)} controls and ${patients} patients of the study have lower values.`].join(" ");
 }
 
-// Regions that, taken alone, look more as with the pattern than as without it (rindices.report.explore_section).
+// Regions that, taken alone, look more as with the pattern than as without it.
 function findSpeakingRegions(z, changes, m) {
   const expected = z.map((_, r) => changes.reduce((sum, change) => sum + change[r], 0));
   const rows = Array.from(z, (value, r) => ({ region: r, value, expected: expected[r], evidence: ((value - expected[r] + changes[m][r]) ** 2 - (value - expected[r]) ** 2) / 2 }));
