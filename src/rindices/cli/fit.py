@@ -197,7 +197,6 @@ def _list_facts(model: "FittedModel", has_weights: bool, out: Path) -> list[tupl
     passing_on = (
         f"to pass it on: rindices model publish {out} --out FILE" if can_be_published else "keep it to yourself"
     )
-    has_ids = (out / "people.npz").exists()
     return [
         ("people", say.people(facts)),
         ("adjusted for", say.adjustment(facts.adjustment)),
@@ -212,7 +211,6 @@ def _list_facts(model: "FittedModel", has_weights: bool, out: Path) -> list[tupl
         ("reference", describe_reference(model.card.reference)),
         ("members", f"{chosen.members.converged} of {chosen.members.trained} converged"),
         ("for you", f"model.safetensors tells who took part; {passing_on}"),
-        ("of people", "people.npz, report_with_ids.html: keep them at home" if has_ids else ""),
     ]
 
 

@@ -228,7 +228,8 @@ class FittedModel(ModelContent):
         if not comparison.is_wrong.any():
             return None, []
         aligned = replace(cohort, volumes=cohort.volumes[list(self.regions)])
-        expected = self.preprocessing.restore(aligned.volumes.to_numpy(dtype=float), values, comparison.expected)
+        with np.errstate(over="ignore", invalid="ignore"):  # of a model that was altered
+            expected = self.preprocessing.restore(aligned.volumes.to_numpy(dtype=float), values, comparison.expected)
         comparison = comparison._replace(expected=expected)
         if policy == "error":
             raise ModelError(apply_checks.report_wrong_cells(aligned, comparison, policy))
