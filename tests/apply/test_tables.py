@@ -70,7 +70,10 @@ def test_parts_are_joined_in_order(suffix: str, tmp_path: Path) -> None:
             append_rows(table.iloc[3 * number : 3 * number + 1])
             append_rows(table.iloc[3 * number + 1 : 3 * number + 3])
     out = tmp_path / f"out{suffix}"
-    join_parts(paths, out, list(table))
+    with pytest.raises(ModelError, match=r"7 people should be in .* and 6 are"):
+        join_parts(paths, out, list(table), people=7)
+    assert not out.exists()
+    join_parts(paths, out, list(table), people=6)
     joined = pd.read_parquet(out) if suffix == ".parquet" else pd.read_csv(out, sep="," if suffix == ".csv" else "\t")
     assert joined.astype({"participant_id": object}).equals(table.astype({"participant_id": object}))
     assert out.with_suffix(".json").exists() == (suffix != ".parquet")

@@ -170,7 +170,7 @@ def apply_stream(
             people = _check_parts(job, chunks, parts)
             counted = reduce(UnusualCount.merged_with, [part.counted for part in parts])
             if to_file:
-                join_parts([*map(job.part_path, chunks)], out, parts[0].columns, unit)
+                join_parts([*map(job.part_path, chunks)], out, parts[0].columns, counted.people, unit)
             else:
                 shutil.rmtree(job.folder / RECORDS_FOLDER)
                 if out.is_dir():

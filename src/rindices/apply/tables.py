@@ -38,11 +38,26 @@ def write_indices(indices: pd.DataFrame, path: Path, unit: str = "") -> None:
             else:
                 text, separator = protect_texts(indices), SEPARATORS[path.suffix]
                 text.to_csv(temporary_path, sep=separator, index=False, lineterminator="\n")
+            check_people_count(len(indices), temporary_path, path)
         _write_data_dictionary(path, list(indices.columns), unit)
     except ImportError as error:
         raise ModelError(_NO_PYARROW) from error
     except OSError as error:
         raise ModelError(f"cannot write {path} ({describe_os_error(error)}): give another place with --out.") from error
+
+
+def check_people_count(expected: int, path: Path, out: Path) -> None:
+    """Raise an error if a file, which is to become ``out``, holds another number of people than it should."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        written = int(pq.read_metadata(path).num_rows)
+    else:
+        with path.open("rb") as file:
+            written = sum(content.count(b"\n") for content in iter(lambda: file.read(1_000_000), b"")) - 1
+    if expected != written:
+        what = f"{expected:,} people should be in {out} and {written:,} are: it is not complete"
+        raise ModelError(f"{what}. Run the command again.")
 
 
 def _write_data_dictionary(path: Path, columns: Sequence[str], unit: str) -> None:
@@ -92,10 +107,11 @@ def open_part_file(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
         yield append_rows
 
 
-def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], unit: str = "") -> None:
+def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], people: int, unit: str = "") -> None:
     """Join parts to one file, in their order; a text table gets a header and a data dictionary.
 
-    columns: names of the columns of all parts; unit: unit of the model, for the words of the data dictionary.
+    columns: names of the columns of all parts; people: number of people in all parts; unit: unit of the model, for the
+    words of the data dictionary.
     """
     with atomic_path(out) as temporary_path:
         if out.suffix == ".parquet":
@@ -106,6 +122,7 @@ def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], unit: s
                 for part in parts:
                     with part.open("rb") as rows:
                         shutil.copyfileobj(rows, file, 1_000_000)
+        check_people_count(people, temporary_path, out)
     _write_data_dictionary(out, columns, unit)
 
 

@@ -193,10 +193,7 @@ def _build_table(
     duplicates = find_duplicates(table.keys())
     if duplicates:
         what = f"{format_count(len(duplicates), 'id stands', 'ids stand')} more than once"
-        people = f"If they are different people, make the ids unique, e.g. --id COLUMN,{id_column} to join columns"
-        visits = "If they are visits of one person, name the session: --session COLUMN"
-        cure = "Keep one row a person and session" if sessions else f"{people}. {visits}"
-        report(ProblemCode.DUPLICATE_IDS, what, cure, offenders=duplicates)
+        report(ProblemCode.DUPLICATE_IDS, what, _suggest_unique_ids(table), offenders=duplicates)
     return table
 
 
@@ -218,6 +215,21 @@ def _get_id_cells(frame: pd.DataFrame, id_column: str) -> pd.Series:
     for part in parts[1:]:  # an empty cell makes the id empty
         ids = (ids + "_" + part).where(ids.notna() & part.notna(), None)
     return ids
+
+
+def _suggest_unique_ids(table: Table) -> str:
+    """Return what to do about ids that stand more than once: they are different people, or visits of one."""
+    if table.sessions:
+        return "Keep one row a person and session"
+    rows = pd.Series(table.ids)
+    others = {table.id_column, *table.layout.regions}
+    about_people = (*formats.AGE_SEX_NAMES, *formats.GROUP_NAMES)
+    columns = [name for name in table.frame if name not in others and not formats.find_column([name], about_people)]
+    texts = {name: to_text(table.frame[name]) for name in columns if not formats.is_mostly_numeric(table.frame[name])}
+    column = next((name for name, cells in texts.items() if (cells.astype(str) + " " + rows).is_unique), None)
+    people = "make the ids unique" if column is None else f"join columns to unique ids: --id {column},{table.id_column}"
+    visits = f"--session {column or 'COLUMN'}"
+    return f"If they are different people, {people}. If they are visits of one person, name the session: {visits}"
 
 
 def _read_ids(frame: pd.DataFrame, id_column: str, report: Callable[..., None]) -> tuple[pd.DataFrame, list[str]]:
