@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from rindices.errors import StudyError
 from rindices.lock import lock_folder
@@ -40,6 +41,12 @@ def test_the_record_names_the_holder_and_goes_with_the_lock(tmp_path: Path) -> N
         assert path.exists()
 
 
+def test_a_holder_that_has_not_yet_written_its_record_is_another_process(tmp_path: Path) -> None:
+    refused = pytest.raises(StudyError, match="in use by another process: wait")
+    with FileLock(tmp_path / ".lock"), refused, lock_folder(tmp_path):
+        pass
+
+
 def test_a_killed_holder_is_replaced_and_a_living_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     code = (
@@ -61,7 +68,7 @@ def test_a_killed_holder_is_replaced_and_a_living_one_is_not(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("record", "holder"),
-    [("process 7 on elsewhere since noon", "process 7 on elsewhere"), ("", "an unknown process"), ("[]", "[]")],
+    [("process 7 on elsewhere since noon", "process 7 on elsewhere"), ("", "another process"), ("[]", "[]")],
 )
 def test_a_foreign_record_is_left_as_it_is(tmp_path: Path, record: str, holder: str) -> None:
     path = tmp_path / "lock"

@@ -14,6 +14,8 @@ from rindices.errors import RindicesError, StudyError, explain_write_errors
 
 LOCK_NAMES = ("lock", ".lock")
 """Files of a lock in its folder: the record of the holder, and the file that the system locks."""
+UNKNOWN = "another process"
+"""A holder without a readable record."""
 
 
 @contextmanager
@@ -36,7 +38,9 @@ def lock_folder(folder: Path, error_type: type[RindicesError] = StudyError) -> I
         try:
             lock.acquire()
         except (Timeout, RuntimeError):  # RuntimeError: another lock of this very thread
-            raise error_type(f"{folder} is in use by {_read_holder(record)}: wait for it, or end it.") from None
+            raise error_type(
+                f"{folder} is in use by {_read_holder(record) or UNKNOWN}: wait for it, or end it."
+            ) from None
     try:
         holder = _read_holder(record)
         if holder and f" on {host} since " not in holder:
@@ -60,8 +64,8 @@ def lock_folder(folder: Path, error_type: type[RindicesError] = StudyError) -> I
 def _read_holder(record: Path) -> str:
     """Return who holds a lock, in words; '' if there is no record."""
     if not record.is_file():  # reading a pipe would wait for its other end
-        return "an unknown process" if record.exists() else ""
+        return UNKNOWN if record.exists() else ""
     try:
-        return " ".join(record.read_text("utf-8").split())[:200] or "an unknown process"
+        return " ".join(record.read_text("utf-8").split())[:200] or UNKNOWN
     except (OSError, ValueError):
-        return "an unknown process"
+        return UNKNOWN

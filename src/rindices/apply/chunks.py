@@ -172,9 +172,9 @@ def apply_stream(
             if to_file:
                 join_parts([*map(job.part_path, chunks)], out, parts[0].columns, counted.people, unit)
             else:
-                shutil.rmtree(job.folder / RECORDS_FOLDER)
                 if out.is_dir():
-                    out.rmdir()
+                    out.rmdir()  # refuses a folder that has got other files meanwhile, and the parts stay usable
+                shutil.rmtree(job.folder / RECORDS_FOLDER)
                 job.folder.rename(out)
     problems = merge_problems([problem for part in parts for problem in part.problems])
     return StreamResult(counted, people, [*make_table_warning(counted, unit), *problems], len(parts), n_resumed, rate)
