@@ -114,6 +114,14 @@ def test_parts_of_another_model_are_not_used(folder: Path, interrupted: Path, ex
     assert not list(interrupted.glob(".*"))
 
 
+@pytest.mark.parametrize("out", ["out.tsv", "out"])
+def test_a_run_that_finishes_no_part_leaves_nothing(out: str, folder: Path, tmp_path: Path) -> None:
+    done = run_apply(folder / "model1.safetensors", tmp_path / "absent.csv", "--out", tmp_path / out)
+    assert done.returncode == 1
+    assert re.fullmatch(r"error: \S*absent\.csv: .*\n", done.stderr), done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("out", ["out.tsv", pytest.param("out", marks=pytest.mark.slow)])
 def test_a_second_run_into_the_same_place_is_refused(out: str, folder: Path, tmp_path: Path) -> None:
     slow = command(folder / "model1.safetensors", folder / "table", "--out", tmp_path / out)

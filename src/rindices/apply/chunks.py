@@ -191,20 +191,28 @@ def _lock_parts(job: StreamJob) -> Iterator[None]:
     for folder in (locked_folder, job.folder):
         if folder.is_symlink():  # it leads to files of others, which would be deleted or mixed
             raise ModelError(f"{folder} is a link in place of a folder: delete the link or give another --out.")
+    records = job.folder / RECORDS_FOLDER
     locked_folder.mkdir(parents=True, exist_ok=True)
-    with lock_folder(locked_folder, ModelError):
-        for path in locked_folder.iterdir():
-            if path.is_dir() and path != job.folder:
-                shutil.rmtree(path)
-            elif path != job.folder and path.name not in LOCK_NAMES:
-                path.unlink()
-        (job.folder / RECORDS_FOLDER).mkdir(parents=True, exist_ok=True)
-        for folder in (job.folder, job.folder / RECORDS_FOLDER):
-            delete_temporary_files(folder)
-        yield
-        shutil.rmtree(job.folder, ignore_errors=True)
-    with suppress(OSError):  # another run may have begun there
-        locked_folder.rmdir()
+    try:
+        with lock_folder(locked_folder, ModelError):
+            for path in locked_folder.iterdir():
+                if path.is_dir() and path != job.folder:
+                    shutil.rmtree(path)
+                elif path != job.folder and path.name not in LOCK_NAMES:
+                    path.unlink()
+            records.mkdir(parents=True, exist_ok=True)
+            for folder in (job.folder, records):
+                delete_temporary_files(folder)
+            try:
+                yield
+                shutil.rmtree(job.folder, ignore_errors=True)
+            finally:
+                with suppress(OSError):  # finished parts of a run that has failed stay
+                    records.rmdir()
+                    job.folder.rmdir()
+    finally:
+        with suppress(OSError):  # another run may have begun there
+            locked_folder.rmdir()
 
 
 def _list_chunks(table: Path, size: ChunkSize) -> dict[str, TableChunk]:

@@ -193,11 +193,12 @@ def report_wrong_cells(cohort: Cohort, comparison: CellComparison, policy: str) 
         offenders, verb = tuple(dict.fromkeys(cells[ID].astype(str))), "does" if len(cells) == 1 else "do"
         number = f"{format_count(len(cells), 'cell')} of {format_count(len(offenders), 'person', 'people')}"
         what = f"{number} {verb} {word('not fit the other regions of the person')}"
-        columns = (cells[name] for name in (ID, "region", "value", "expected"))
+        scans = cells.filter([ID, SESSION]).astype(str).agg(" ".join, axis=1)
+        columns = (cells[name] for name in ("region", "value", "expected"))
         texts = [
-            f"{label_region(region)} of {person} "
+            f"{label_region(region)} of {scan} "
             f"({float(f'{value:.4g}'):,.10g}, expected {float(f'{expected:.3g}'):,.10g})"
-            for person, region, value, expected in zip(*columns, strict=True)
+            for scan, region, value, expected in zip(scans, *columns, strict=True)
         ]
         ending = "" if is_refused else "; not used"
         problems.append(replace(problem, what=what, offenders=offenders, listing=join_names(texts), ending=ending))
