@@ -28,7 +28,7 @@ from rindices.errors import RindicesError
 from rindices.experiments.tasks import TASKS
 from rindices.federated.fit import FederatedResult, FederatedSettings, run_federated_study
 from rindices.federated.masks import SiteKey, X25519PrivateKey, compute_fingerprint
-from rindices.federated.messages import Answer, RefusedError, Request
+from rindices.federated.messages import Answer, RefusedError, Request, receive_answer
 from rindices.federated.secure import FEWEST_SITES
 from rindices.federated.site import Site
 from rindices.study.config import ModelConfig
@@ -49,12 +49,12 @@ class TimedTransport:
     sites: list[Site]
     seconds: float = field(default=0.0, init=False)
 
-    def ask(self, request: Request) -> list[Answer]:
+    def ask(self, request: Request) -> dict[str, Answer]:
         sent = Request.decode(request.encode())
         start = time.process_time()
-        contents = [site.answer(sent).encode() for site in self.sites]
+        contents = {site.name: site.answer(sent).encode() for site in self.sites}
         self.seconds += time.process_time() - start
-        return [Answer.decode(content) for content in contents]
+        return {name: receive_answer(content, name, request) for name, content in contents.items()}
 
 
 def make_sites(cohorts: list[Cohort], masked: bool) -> list[Site]:

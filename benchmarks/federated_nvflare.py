@@ -177,13 +177,13 @@ def run_deployment(deployment: Deployment, sites: dict[str, Cohort]) -> dict[str
     deployment.start()
     start = time.monotonic()
     first = deployment.submit()
-    while not (results / "answers" / "site-2" / f"{KILL_AFTER_ROUND:04d}.json").exists():
+    while not (results / "answers" / "job" / "site-2" / f"{KILL_AFTER_ROUND:04d}.json").exists():
         if time.monotonic() - start > 300:
             raise RuntimeError((folder / f"{SERVER}.log").read_text()[-3000:])
         time.sleep(0.1)
     killed = deployment.kill_client("site-2")
     status = deployment.wait_for_job(first)
-    n_answers = len(list((results / "answers" / "site-2").glob("*.json")))
+    n_answers = len(list((results / "answers" / "job" / "site-2").glob("*.json")))
     deployment.wait_for_restart("site-2", killed)
     second = deployment.wait_for_job(deployment.submit())
     seconds = time.monotonic() - start

@@ -19,7 +19,7 @@ from rindices.study.config import ModelConfig
 
 RESULT = Path(__file__).parent / "results" / "federated_weights.md"
 SEEDS, N_SITES = (20,), 4
-SUM = site.sum_expectations
+SUM = site.SentModel.sum_expectations
 
 
 @dataclass
@@ -28,21 +28,21 @@ class Numbers:
 
     weights: list[float] = field(default_factory=list)
 
-    def sum_expectations(self, patients, weights, posterior, functions):
-        """Take the place of the function of the site, and count."""
+    def sum_expectations(self, model, patients):
+        """Take the place of the method of a model, and count."""
         if len(patients):
-            is_basis = functions.shape[1] == weights.shape[1]
-            parts = summarise_people(patients, weights, posterior, None if is_basis else functions)
+            functions = None if model.functions.shape[1] == model.weights.shape[1] else model.functions
+            parts = summarise_people(patients, model.weights, model.posterior, functions)
             basis = np.concatenate([summary.basis for _, summary in parts])
             squares = (basis**2).sum(axis=0)
             self.weights.append(float((np.abs(basis).sum(axis=0)[squares > 0] ** 2 / squares[squares > 0]).min()))
-        return SUM(patients, weights, posterior, functions)
+        return SUM(model, patients)
 
 
 def measure(seed: int) -> str:
     """Run one study and return a row of the table."""
     cohorts, numbers = split_cohort(simulate_people(seed), N_SITES, seed), Numbers()
-    site.sum_expectations = numbers.sum_expectations
+    site.SentModel.sum_expectations = lambda model, patients: numbers.sum_expectations(model, patients)
     transport = InMemoryTransport([site.Site(name, cohort) for name, cohort in cohorts.items()])
     result = run_federated_study(transport, FederatedSettings(ModelConfig(patterns=(3,), members=5), seed))
     weights, sizes = np.array(numbers.weights), ", ".join(str(len(cohort)) for cohort in cohorts.values())

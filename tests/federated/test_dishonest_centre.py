@@ -19,6 +19,7 @@ from rindices.federated.messages import (
     Preparation,
     RefusedError,
     Request,
+    number_arrays,
     pack_preparations,
     pack_symmetric,
     unpack_symmetric,
@@ -62,7 +63,7 @@ def sum_set(site: Site, name: str, **plan: Any) -> tuple[np.ndarray, int]:
 def sum_sets(site: Site, *names: str, **plan: Any) -> list[tuple[np.ndarray, int]]:
     """Return the sums of the patients of sets, and their numbers."""
     answer = ask(site, kinds.MOMENTS, {"sets": [[0, name, "patients"] for name in names]}, **plan)
-    return [(total, answer.counts[f"{name}/patients"]) for total, name in zip(answer.arrays["sum"], names, strict=True)]
+    return list(zip(answer.arrays["sum"], answer.numbers, strict=True))
 
 
 def measure_error(guess: np.ndarray, people: np.ndarray) -> float:
@@ -93,15 +94,14 @@ def open_windows(site: Site) -> Iterator[np.ndarray]:
     for place in np.linspace(-4.0, 4.0, 41):
         linear_map, offset = 1e-3 * np.eye(N_REGIONS), np.zeros(N_REGIONS)
         linear_map[0, 0], offset[0] = 200.0, 200.0 * place
-        arrays = {"map": linear_map[None], "offset": offset[None], "directions": np.eye(N_REGIONS)[None, None]}
+        arrays = {"map": linear_map, "offset": offset, "directions": np.eye(N_REGIONS)[None]}
         yield from read_windows(site, arrays)
 
 
 def ask_for_rotation(site: Site, arrays: dict[str, np.ndarray]) -> np.ndarray:
     """Return both contrast functions of the first direction, each with its derivatives."""
-    tasks, key = [["half-0-0", "", N_REGIONS, "1x"]], f"1x{N_REGIONS}"
-    answer = ask(site, kinds.ROTATION, {"tasks": tasks}, {f"{name}.{key}": each for name, each in arrays.items()})
-    return np.asarray(answer.arrays[f"sums.{key}"][0, 0, 0].reshape(2, -1))
+    answer = ask(site, kinds.ROTATION, {"tasks": [["half-0-0", ""]]}, number_arrays([arrays]))
+    return np.asarray(answer.arrays["sums.0"][0, 0].reshape(2, -1))
 
 
 def read_windows(site: Site, arrays: dict[str, np.ndarray]) -> Iterator[np.ndarray]:
@@ -111,7 +111,7 @@ def read_windows(site: Site, arrays: dict[str, np.ndarray]) -> Iterator[np.ndarr
     place = values[0] / max(values[1], 1e-300)
     if values[1] > 1e-6 and abs(np.exp(-0.5 * place**2) / values[1] - 1.0) < 1e-3:  # a single person
         white = gradients[1] / -values[0]
-        yield (white + arrays["offset"][0]) @ np.linalg.inv(arrays["map"][0])
+        yield (white + arrays["offset"]) @ np.linalg.inv(arrays["map"])
 
 
 def ask_for_blocks(site: Site, coding: dict[str, Any], coefficient: float, **blocks: int) -> Any:
@@ -125,7 +125,7 @@ def ask_for_blocks(site: Site, coding: dict[str, Any], coefficient: float, **blo
         "regions": list(site.regions),
         "adjust": "log",
     }
-    arrays = {"centre": np.zeros(1 + N_REGIONS), "coefficients": coefficients, "directions": np.eye(N_REGIONS)}
+    arrays = {"centre": np.zeros(1 + N_REGIONS), "coefficients": coefficients, "scale": np.ones(N_REGIONS)}
     return site.answer(Request(kinds.BLOCKS, 5, settings, arrays))
 
 
@@ -242,7 +242,7 @@ def test_repeated_runs_with_another_scale_are_refused(tmp_path: Path) -> None:
     def ask_about(kind: str, place: float) -> None:
         moved = {**arrays, **others, "0/head.control_mean": arrays["0/head.control_mean"] + place}
         Site("a", simulate_people(), ledger=ledger).answer(
-            Request(kind, 4, {**settings, "sets": [[0, "all", "patients"]], "n_patterns": 1}, moved)
+            Request(kind, 4, {**settings, "sets": [[0, "all", "patients"]]}, moved)
         )
 
     for kind in (kinds.TRANSFORM, kinds.MOMENTS):
@@ -257,10 +257,9 @@ def test_a_window_at_the_edge_is_refused() -> None:
     """A rotation of variance 1 whose centre is far outside sees the outermost person alone."""
     site = Site("a", simulate_people())
     spread = prepare(site.cohort)[site.cohort.is_patient].std(axis=0)
-    arrays = {"map": np.diag(1.0 / spread)[None], "offset": np.zeros((1, N_REGIONS))}
-    arrays |= {"directions": np.eye(N_REGIONS)[None, None]}
+    arrays = {"map": np.diag(1.0 / spread), "offset": np.zeros(N_REGIONS), "directions": np.eye(N_REGIONS)[None]}
     list(read_windows(site, arrays))
-    arrays["offset"][0, 0] = 15.0
+    arrays["offset"][0] = 15.0
     with pytest.raises(RefusedError, match="few-weights"):
         list(read_windows(site, arrays))
 
@@ -269,7 +268,7 @@ def make_step(place: float, steepness: float) -> dict[str, np.ndarray]:
     """Return the head of a pattern whose severity jumps from 0 to 1 where region 0 has a value."""
     weights, gram = np.zeros((N_REGIONS, N_STEPS)), np.zeros((N_STEPS, N_STEPS))
     weights[0, -1], gram[0, 0] = steepness * np.sign(place), 2.0 * steepness * abs(place)
-    return {"weights": weights[None], "gram": pack_symmetric(gram)[None], "correlation": np.ones((1, 1))}
+    return {"weights.0": weights, "gram.0": pack_symmetric(gram), "correlation.0": np.ones(1)}
 
 
 @pytest.mark.parametrize("kind", [kinds.AGREEMENT, kinds.DISTRIBUTION])
@@ -277,18 +276,18 @@ def test_an_index_of_one_person_is_refused(kind: str) -> None:
     """The index is 1 for the outermost person and 0 for all others."""
     site = Site("a", simulate_people())
     first, second = np.sort(prepare(site.cohort)[site.cohort.is_patient, 0])[[-1, -2]]
-    settings = {"n_patterns": 1, "orders": [[0]]}
+    settings = {"orders": [[0]]}
     ask(site, kind, settings, make_step(0.1, 1.0))
     with pytest.raises(RefusedError, match="few-weights"):
         ask(site, kind, settings, make_step((first + second) / 2.0, 1e4))
 
 
 def test_a_likelihood_of_other_people_is_refused() -> None:
-    site, head = Site("a", simulate_people()), {f"{name}.1": each for name, each in make_step(0.1, 1.0).items()}
-    answer = ask(site, kinds.CURVES, {"tasks": [["member-0", "held-out-0", 1]]}, head)
-    assert answer.arrays["likelihood.1"].shape == (1,)
+    site, head = Site("a", simulate_people()), make_step(0.1, 1.0)
+    answer = ask(site, kinds.CURVES, {"tasks": [["member-0", "held-out-0"]]}, head)
+    assert answer.arrays["likelihood.0"].shape == ()
     with pytest.raises(RefusedError, match="other-likelihood"):
-        ask(site, kinds.CURVES, {"tasks": [["member-0", "half-0-1", 1]]}, head)
+        ask(site, kinds.CURVES, {"tasks": [["member-0", "half-0-1"]]}, head)
 
 
 def test_nearly_equal_steps_of_a_curve_are_not_refused() -> None:
@@ -297,9 +296,8 @@ def test_nearly_equal_steps_of_a_curve_are_not_refused() -> None:
     people, sums = prepare(site.cohort), []
     values = np.sort(people[site.cohort.is_patient, 0])
     for place in (values[19:40] + values[20:41]) / 2.0:  # between two patients each; an attack would take a grid
-        head = {f"{name}.1": each for name, each in make_step(place, 1e5).items()}
-        answer = ask(site, kinds.CURVES, {"tasks": [["member-0", "", 1]]}, head).arrays
-        sums.append(np.r_[answer["cross.1"][0, :, 1], answer["moments.1"][0, N_STEPS]])
+        answer = ask(site, kinds.CURVES, {"tasks": [["member-0", ""]]}, make_step(place, 1e5)).arrays
+        sums.append(np.r_[answer["cross.0"][:, 1], answer["moments.0"][N_STEPS]])
     found = [each[:-1] for each in np.diff(sums, axis=0) if abs(each[-1] - 1.0) < 1e-3]
     assert min(measure_error(guess, people) for guess in found) < 1e-3
 
@@ -313,7 +311,7 @@ def test_allowed_windows_can_be_combined_to_narrow_ones() -> None:
     for place in np.linspace(values.min() - 0.5, values.max() + 0.5, 200):
         linear_map, offset = 1e-3 * np.eye(N_REGIONS), np.zeros(N_REGIONS)
         linear_map[0, 0], offset[0] = steepness, steepness * place
-        arrays = {"map": linear_map[None], "offset": offset[None], "directions": np.eye(N_REGIONS)[None, None]}
+        arrays = {"map": linear_map, "offset": offset, "directions": np.eye(N_REGIONS)[None]}
         with suppress(RefusedError):
             sums.append(ask_for_rotation(site, arrays))
             places.append(place)

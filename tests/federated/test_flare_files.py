@@ -29,7 +29,7 @@ def test_job_names_classes_and_holds_no_code(tmp_path: Path) -> None:
     assert files == ["app/config/config_fed_client.json", "app/config/config_fed_server.json", "meta.json"]
     server = json.loads((tmp_path / "job" / "app" / "config" / "config_fed_server.json").read_text())
     arguments = server["workflows"][0]["args"]
-    assert (arguments["settings"]["members"], arguments["seed"], arguments["adjust"]) == (4, 5, "linear")
+    assert FederatedSettings.from_dict(arguments["settings"]) == settings
     assert json.loads((tmp_path / "job" / "meta.json").read_text())["min_clients"] == 3
 
 
@@ -76,4 +76,4 @@ def test_commands_need_a_folder_or_flare(tmp_path: Path) -> None:
     assert ("masks" in two.stderr, "masks" in three.stderr) == (False, True)
     assert ALLOWED in (kit / "local" / "resources.json").read_text()
     server = json.loads((tmp_path / "job" / "app" / "config" / "config_fed_server.json").read_text())
-    assert server["workflows"][0]["args"]["settings"]["members"] == 3
+    assert server["workflows"][0]["args"]["settings"]["model"]["members"] == 3

@@ -27,9 +27,10 @@ class LyingTransport:
     sites: InMemoryTransport
     lies: Mapping[str, Lie]
 
-    def ask(self, request: Request) -> list[Answer]:
-        *honest, liar = self.sites.ask(request)
-        return [*honest, self.lies.get(request.kind, lambda answer: answer)(liar)]
+    def ask(self, request: Request) -> dict[str, Answer]:
+        answers = dict(self.sites.ask(request))
+        name, liar = answers.popitem()
+        return {**answers, name: self.lies.get(request.kind, lambda answer: answer)(liar)}
 
 
 def run(lies: Mapping[str, Lie]) -> str:
@@ -45,8 +46,8 @@ def alter(name: str, function: Callable[[Any], Any]) -> Lie:
     return lambda answer: replace(answer, arrays={**answer.arrays, name: function(answer.arrays[name])})
 
 
-def count(**counts: int) -> Lie:
-    return lambda answer: replace(answer, counts={**answer.counts, **counts})
+def count(row: int, number: int) -> Lie:
+    return lambda answer: replace(answer, numbers=[*answer.numbers[:row], number, *answer.numbers[row + 1 :]])
 
 
 LIES: dict[str, tuple[str, Lie]] = {
@@ -57,13 +58,13 @@ LIES: dict[str, tuple[str, Lie]] = {
     ),
     "no products": (kinds.PRODUCTS, alter("products", np.zeros_like)),
     "other sums": (kinds.PRODUCTS, alter("sum", lambda array: array + 1.0)),
-    "squares": (kinds.TRANSFORM, alter("controls.squares", lambda array: 1e-3 * array)),
+    "squares": (kinds.TRANSFORM, alter("squares", lambda array: 1e-3 * array)),
     "moments": (kinds.MOMENTS, alter("products", lambda array: array[..., ::-1].copy())),
     "blocks": (kinds.BLOCKS, alter("products", np.negative)),
-    "more people": (kinds.PRODUCTS, count(**{"all/controls": 10**9})),
-    "fewer people": (kinds.MEANS, count(controls=5)),
-    "more people than alive": (kinds.DESCRIBE, count(controls=10**400)),
-    "other sets": (kinds.MOMENTS, lambda answer: replace(answer, counts={"rows/patients": 3})),
+    "more people": (kinds.PRODUCTS, count(1, 10**9)),
+    "fewer people": (kinds.MEANS, count(0, 5)),
+    "more people than alive": (kinds.DESCRIBE, count(0, 10**400)),
+    "other sets": (kinds.MOMENTS, lambda answer: replace(answer, numbers=[3])),
     "no unit": (kinds.DESCRIBE, lambda answer: replace(answer, facts={**answer.facts, "unit": 5})),
     "unprintable": (kinds.DESCRIBE, lambda answer: replace(answer, facts={**answer.facts, "regions": ["\x1b[2J"]})),
     "one region twice": (kinds.DESCRIBE, lambda answer: replace(answer, facts={**answer.facts, "regions": ["a", "a"]})),
@@ -81,7 +82,7 @@ def test_impossible_sums_are_named(name: str) -> None:
 @pytest.mark.parametrize("number", [10**9, 90_000_000, 1_000])
 def test_a_number_of_people_that_no_sum_fits_is_named(number: int) -> None:
     """The number is the same in all rounds, and the sums are those of fewer people."""
-    text = run(dict.fromkeys((kinds.DESCRIBE, kinds.MEANS, kinds.PRODUCTS), count(controls=number)))
+    text = run({kinds.DESCRIBE: count(0, number), kinds.MEANS: count(0, number), kinds.PRODUCTS: count(1, number)})
     assert "site-1" in text
     assert "site-0" not in text
 
@@ -100,8 +101,8 @@ def test_sums_that_cannot_be_computed_end_in_one_line(monkeypatch: pytest.Monkey
 
 def test_the_odd_table_is_named_also_if_it_is_the_first() -> None:
     facts = {"regions": ["a"], "covariates": {}, "unit": "mm3"}
-    answers = [Answer(name, "describe", 1, "", {}, {}, facts) for name in "abc"]
-    answers[0] = replace(answers[0], facts={**facts, "regions": ["b"]})
+    answers = {name: Answer("", facts=facts) for name in "abc"}
+    answers["a"] = Answer("", facts={**facts, "regions": ["b"]})
     with pytest.raises(ExchangeError, match="the regions of a are not those of b, c"):
         check_same_table(answers)
 

@@ -16,14 +16,14 @@ from rindices.federated.messages import (
     unpack_symmetric,
 )
 
-ANSWER = Answer("a", "moments", 3, "d" * 64, {"all/controls": 12}, {"x": np.arange(6.0).reshape(2, 3)}, {"notes": []})
+ANSWER = Answer("d" * 64, [12], {"x": np.arange(6.0).reshape(2, 3)}, {"unit": "mm3"})
 
 
 def test_answer_and_request_survive() -> None:
     again = Answer.decode(ANSWER.encode())
-    assert (again.site, again.kind, again.round, again.counts) == ("a", "moments", 3, {"all/controls": 12})
+    assert (again.request, again.numbers, again.facts) == ("d" * 64, [12], {"unit": "mm3"})
     np.testing.assert_array_equal(again.arrays["x"], ANSWER.arrays["x"])
-    request = Request("curves", 2, {"tasks": [["member-0", "", 2, "straight"]]}, {"w": np.ones((1, 2))})
+    request = Request("curves", 2, {"tasks": [["member-0", ""]]}, {"w": np.ones((1, 2))})
     assert Request.decode(request.encode()).encode() == request.encode()
 
 

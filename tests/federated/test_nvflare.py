@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from rindices.federated import kinds
-from rindices.federated.messages import Answer, ExchangeError, RefusedError, Request, WaitingError
+from rindices.federated.folder import FolderTransport
+from rindices.federated.messages import Answer, RefusedError, Request, WaitingError
 from tests.federated.sites import make_transport, simulate_people, split_cohort
 
 pytest.importorskip("nvflare", reason="the extra federated is not installed")
@@ -26,7 +27,6 @@ class FakeController:
         self.sites = {site.name: site for site in make_transport(split_cohort(simulate_people(), 3)).sites}
         self.absent, self.asked = absent, list[str]()
         self.engine = SimpleNamespace(get_clients=lambda: [SimpleNamespace(name=name) for name in self.sites])
-        self.forge = False
         self.refuse = False
 
     def send_model_and_wait(self, task: str, data: Any, targets: list[str], timeout: int) -> list[Any]:
@@ -37,9 +37,9 @@ class FakeController:
             if name == self.absent:
                 continue
             self.asked.append(name)
-            answer = self.sites["site-0" if self.forge else name].answer(request)
+            answer = self.sites[name].answer(request)
             if self.refuse:
-                answer = Answer(name, request.kind, 1, "", {}, {}, {"refused": "too few people"})
+                answer = Answer(request.digest, facts={"refused": "too few people"})
             model = _to_model(answer.encode())
             model.meta = {"client_name": name}
             results.append(model)
@@ -51,26 +51,23 @@ def test_answers_are_kept_for_the_next_job(tmp_path: Path) -> None:
 
     first = FakeController(absent="site-1")
     with pytest.raises(WaitingError, match="no answer of site-1 to round 1"):
-        FlareTransport(first, 3, tmp_path, 1).ask(REQUEST)
+        FlareTransport(first, 3, FolderTransport(tmp_path, "job", ()), 1).ask(REQUEST)
     second = FakeController()
-    answers = FlareTransport(second, 3, tmp_path, 1).ask(REQUEST)
+    answers = FlareTransport(second, 3, FolderTransport(tmp_path, "job", ()), 1).ask(REQUEST)
     assert second.asked == ["site-1"]
-    assert [answer.site for answer in answers] == ["site-0", "site-1", "site-2"]
+    assert list(answers) == ["site-0", "site-1", "site-2"]
     other = Request(kinds.DESCRIBE, 1, {"changed": 1}, {})
-    FlareTransport(second, 3, tmp_path, 1).ask(other)
+    FlareTransport(second, 3, FolderTransport(tmp_path, "job", ()), 1).ask(other)
     assert second.asked == ["site-1", "site-0", "site-1", "site-2"]
 
 
-def test_forged_and_refused_answers_name_the_client(tmp_path: Path) -> None:
+def test_a_refusal_names_the_client(tmp_path: Path) -> None:
     from rindices.federated.nvflare import FlareTransport
 
     controller = FakeController()
-    controller.forge = True
-    with pytest.raises(ExchangeError, match="answer of site-1 says that it is from site-0"):
-        FlareTransport(controller, 3, tmp_path / "forged", 1).ask(REQUEST)
-    controller.forge, controller.refuse = False, True
-    with pytest.raises(RefusedError, match="site-0 refuses round 1: too few people"):
-        FlareTransport(controller, 3, tmp_path / "refused", 1).ask(REQUEST)
+    controller.refuse = True
+    with pytest.raises(RefusedError, match=r"site-0 refuses round 1 \(describe\): too few people"):
+        FlareTransport(controller, 3, FolderTransport(tmp_path, "job", ()), 1).ask(REQUEST)
 
 
 @pytest.mark.slow

@@ -92,7 +92,7 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
         pids = transport.client.run(os.getpid)
         os.kill(next(iter(pids.values())), signal.SIGKILL)
         second = transport.ask(asked)
-        assert [answer.encode() for answer in first] == [answer.encode() for answer in second]
+        assert [each.encode() for each in first.values()] == [each.encode() for each in second.values()]
 
 
 def test_repeated_ids_are_refused_across_files(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def make_request(seed: int, limit: float = 1.0) -> Request:
 
 def test_a_hostile_centre_cannot_ask_for_three_people() -> None:
     """A plan that draws few people would make a fold of three: the site does not split the group."""
-    assert Site("a", simulate_people()).answer(make_request(0, 0.05)).counts["held-out-0/patients"] in (0, 200)
+    assert Site("a", simulate_people()).answer(make_request(0, 0.05)).numbers[0] in (0, 200)
     with pytest.raises(RefusedError, match="the fewest are 10"):
         Site("b", simulate_people().take(np.arange(8))).answer(Request(kinds.DESCRIBE, 1))
 

@@ -1,6 +1,6 @@
 """Masked sums: the total is that of plain sums, and an answer alone is random."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -35,7 +35,7 @@ def make_keys(names: Sequence[str]) -> dict[str, SiteKey]:
 class Recording(InMemoryTransport):
     """Sites in memory whose messages are kept."""
 
-    def ask(self, request: Request) -> list[Answer]:
+    def ask(self, request: Request) -> Mapping[str, Answer]:
         answers = super().ask(request)
         self.__dict__.setdefault("messages", []).append((request, answers))
         return answers
@@ -84,27 +84,27 @@ finite = st.floats(-1e15, 1e15, allow_nan=False)
 def test_integers_add_up_as_exact_numbers_do(values: list[np.ndarray]) -> None:
     """The other way is Python's integers, which have no limit."""
     request = Request("means", 2, {"n_columns": 5, "sites": {f"s{k}": {} for k in range(len(values))}})
-    shapes = kinds.get_kind("means").get_shapes(request)
-    empty = {name: np.zeros(shape) for name, shape in shapes.items()}
-    answers = []
+    shapes = kinds.list_shapes(request)
+    assert shapes == {"sum": (2, 5)}
+    answers = {}
     for k, value in enumerate(values):
-        sums = Answer(f"s{k}", "means", 2, "", {"controls": k, "patients": 0}, {**empty, "controls.sum": value})
+        sums = Answer(request.digest, [k, 0], {"sum": np.stack([value, 0.0 * value])})
         integers = secure.write_numbers(sums, request)
         python = [int(low) + (int(high) << 64) for low, high in integers]
         exact = [round(Fraction(float(number)) * 2**64) % 2**128 for number in (k, 0, *value)]
         assert python[: len(exact)] == exact
-        answers.append(Answer(f"s{k}", "means", 2, "", {}, {secure.MASKED: integers}))
+        answers[f"s{k}"] = Answer(request.digest, arrays={secure.MASKED: integers})
     total = secure.add_answers(answers, request)
     expected = [float(sum(Fraction(float(value[j])) for value in values)) for j in range(5)]
-    np.testing.assert_allclose(total.arrays["controls.sum"], expected, rtol=1e-15, atol=1e-15)
-    assert total.counts == {"controls": sum(range(len(values))), "patients": 0}
+    np.testing.assert_allclose(total.arrays["sum"][0], expected, rtol=1e-15, atol=1e-15)
+    assert total.numbers == [sum(range(len(values))), 0]
 
 
 def test_sums_that_are_too_large_are_refused() -> None:
     request = Request("means", 2, {"n_columns": 1, "sites": {"a": {}, "b": {}}})
-    sums = {"controls.sum": np.array([3e18]), "patients.sum": np.zeros(1)}
+    sums = {"sum": np.array([[3e18], [0.0]])}
     with pytest.raises(RefusedError, match="overflow"):
-        secure.write_numbers(Answer("a", "means", 2, "", {"controls": 1, "patients": 0}, sums), request)
+        secure.write_numbers(Answer(request.digest, [1, 0], sums), request)
 
 
 def test_two_splits_leave_the_same_totals_and_random_answers() -> None:
@@ -112,17 +112,16 @@ def test_two_splits_leave_the_same_totals_and_random_answers() -> None:
     transports = [run(split_cohort(simulate_people(), number, seed))[1] for number, seed in ((3, 0), (7, 1))]
     for (request, answers), (other, others) in zip(*(each.messages for each in transports), strict=True):
         assert request.kind == other.kind
-        assert {answer.kind for answer in answers} == {request.kind}
         if request.kind == kinds.DESCRIBE:
             continue
         first, second = (secure.add_answers(*each) for each in ((answers, request), (others, other)))
-        assert first.counts == second.counts
+        assert first.numbers == second.numbers
         for name, array in first.arrays.items():
             scale = np.abs(array).max()
             np.testing.assert_allclose(array, second.arrays[name], rtol=0, atol=1e-9 * scale)
             np.testing.assert_allclose(other.arrays.get(name, 0.0), request.arrays.get(name, 0.0), atol=1e-9)
-        for answer in [*answers, *others]:
-            assert (answer.counts, answer.facts, set(answer.arrays)) == ({}, {}, {secure.MASKED})
+        for answer in [*answers.values(), *others.values()]:
+            assert (answer.numbers, answer.facts, set(answer.arrays)) == ([], {}, {secure.MASKED})
             content = answer.arrays[secure.MASKED].tobytes()
             counts = np.bincount(np.frombuffer(content, dtype=np.uint8), minlength=256)
             statistic = ((counts - len(content) / 256) ** 2).sum() / (len(content) / 256)
@@ -130,7 +129,7 @@ def test_two_splits_leave_the_same_totals_and_random_answers() -> None:
     # with the answer of one site less, the total is random, too
     request, answers = transports[0].messages[-1]
     with pytest.raises(ExchangeError, match="do not cancel"):
-        secure.add_answers(answers[1:], request)
+        secure.add_answers({name: answers[name] for name in ("site-1", "site-2")}, request)
 
 
 def test_the_same_sums_have_other_masks_in_each_round() -> None:
@@ -154,7 +153,7 @@ def test_sites_that_are_too_small_take_part_under_masks_alone() -> None:
     moments = [
         secure.add_answers(answers, request) for request, answers in transport.messages if request.kind == "moments"
     ]
-    assert min(moments[0].counts.values()) >= 10
+    assert min(moments[0].numbers) >= 10
     few = {name: cohort.take(np.arange(len(cohort)) < 3) for name, cohort in split_cohort(simulate_people(), 3).items()}
     with pytest.raises(RefusedError, match="few-people"):
         run(few)

@@ -2,16 +2,9 @@
 
 import numpy as np
 
-from rindices.federated.messages import pack_symmetric, unpack_symmetric
-from rindices.federated.site import (
-    make_packed_posterior,
-    scale_distances,
-    sum_blocks,
-    sum_cosines,
-    sum_expectations,
-    sum_likelihood,
-    sum_moments,
-)
+from rindices.federated.ensemble import describe_model
+from rindices.federated.messages import Request, number_arrays, unpack_symmetric
+from rindices.federated.site import SentModel, scale_distances, sum_cosines, sum_moments
 from rindices.learners.trajectory.expectation_maximisation import PatientSums, TrajectoryModel, compute_log_likelihood
 
 RNG = np.random.default_rng(0)
@@ -30,22 +23,10 @@ def test_moments_equal_a_loop() -> None:
     np.testing.assert_allclose(unpack_symmetric(products), sum(np.outer(x, x) for x in PEOPLE))
 
 
-def test_blocks_equal_a_loop() -> None:
-    blocks, directions = RNG.integers(3, size=80), RNG.normal(size=(6, 2))
-    sums, squares, products = sum_blocks(PEOPLE, directions, blocks, 3)
-    for block in range(3):
-        rows = PEOPLE[blocks == block]
-        np.testing.assert_allclose(sums[block], rows.sum(axis=0))
-        np.testing.assert_allclose(squares[block], (rows**2).sum(axis=0))
-        np.testing.assert_allclose(unpack_symmetric(products[block]), (rows @ directions).T @ (rows @ directions))
-
-
 def test_expectations_equal_those_of_the_pooled_fit() -> None:
     model = make_model()
-    weights = model.weights
-    gram = model.flat_steps @ weights
-    posterior = make_packed_posterior(pack_symmetric(gram), pack_symmetric(model.correlation))
-    cross, second, normal = sum_expectations(PEOPLE, weights, posterior, model.functions)
+    sent = SentModel.read(Request("curves", 2, {}, number_arrays([describe_model(model)])), 0)
+    cross, second, normal = sent.sum_expectations(PEOPLE)
     expected = PatientSums.compute(PEOPLE, model)
     np.testing.assert_allclose(cross, expected.cross, atol=1e-9)
     np.testing.assert_allclose(unpack_symmetric(second), expected.moments, atol=1e-9)
@@ -53,7 +34,7 @@ def test_expectations_equal_those_of_the_pooled_fit() -> None:
     white = np.linalg.solve(np.linalg.cholesky(model.noise), PEOPLE.T)
     constant = 0.5 * (white**2).sum() + 80 * np.log(np.diag(np.linalg.cholesky(model.noise))).sum()
     total = compute_log_likelihood(PEOPLE, model).sum()
-    np.testing.assert_allclose(sum_likelihood(PEOPLE, weights, posterior) - constant, total, rtol=1e-9)
+    np.testing.assert_allclose(sent.sum_likelihood(PEOPLE) - constant, total, rtol=1e-9)
 
 
 def test_distances_are_those_of_people_who_were_left_out() -> None:

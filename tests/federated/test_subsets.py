@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from rindices.federated.messages import ExchangeError
-from rindices.federated.subsets import SubsetPlan, Subsets, name_half, name_held_out, name_member
+from rindices.federated.subsets import SubsetPlan, Subsets, name_set, read_set
+from rindices.learners.conversation import HALVES, PeopleSet
 from rindices.learners.prepared_people import deal_folds, hash_people
 
 IDS = list(range(400))
@@ -22,7 +23,9 @@ def find(ids: list[int], is_patient: np.ndarray, name: str, group: str = "patien
     return {person for person, is_in in zip(ids, mask, strict=True) if is_in}
 
 
-@pytest.mark.parametrize("name", [name_member(2), name_held_out(2), name_half(1, 0), "all"])
+@pytest.mark.parametrize(
+    "name", [name_set(PeopleSet(2, "seen")), name_set(PeopleSet(2, "unseen")), name_set(PeopleSet(1, HALVES[0])), "all"]
+)
 def test_sites_and_order_do_not_matter(name: str) -> None:
     order = np.random.default_rng(0).permutation(400)
     shuffled = find([IDS[k] for k in order], IS_PATIENT[order], name)
@@ -33,31 +36,34 @@ def test_sites_and_order_do_not_matter(name: str) -> None:
 def test_everyone_is_unseen_by_one_member_of_a_set() -> None:
     subsets = make_subsets(IDS, IS_PATIENT, SubsetPlan(seed=1, members=10))
     for first in (0, 5):
-        unseen = np.sum([subsets.find(name_held_out(first + k), "patients") for k in range(5)], axis=0)
+        unseen = np.sum([subsets.find(name_set(PeopleSet(first + k, "unseen")), "patients") for k in range(5)], axis=0)
         assert (unseen == IS_PATIENT).all()
 
 
 def test_sets_of_a_member_are_complements() -> None:
     everyone = find(IDS, IS_PATIENT, "all")
-    seen, held_out = find(IDS, IS_PATIENT, name_member(0)), find(IDS, IS_PATIENT, name_held_out(0))
+    seen, held_out = (
+        find(IDS, IS_PATIENT, name_set(PeopleSet(0, "seen"))),
+        find(IDS, IS_PATIENT, name_set(PeopleSet(0, "unseen"))),
+    )
     assert seen | held_out == everyone
     assert not seen & held_out
     assert 0.7 < len(seen) / len(everyone) < 0.9
-    halves = [find(IDS, IS_PATIENT, name_half(0, half)) for half in (0, 1)]
+    halves = [find(IDS, IS_PATIENT, name_set(PeopleSet(0, half))) for half in HALVES]
     assert halves[0] | halves[1] == everyone
     assert not halves[0] & halves[1]
-    assert seen != find(IDS, IS_PATIENT, name_member(1))
+    assert seen != find(IDS, IS_PATIENT, name_set(PeopleSet(1, "seen")))
 
 
 @pytest.mark.parametrize(("number", "n_folds"), [(15, 1), (49, 1), (52, 2), (300, 5)])
 def test_a_small_group_is_in_few_folds(number: int, n_folds: int) -> None:
     """Of 15 patients, a fold would have 3 people; of 52, one of five folds would have fewer than 10."""
     ids, is_patient = IDS[:number], np.ones(number, dtype=bool)
-    sizes = [len(find(ids, is_patient, name_held_out(k))) for k in range(4)]
+    sizes = [len(find(ids, is_patient, name_set(PeopleSet(k, "unseen")))) for k in range(4)]
     assert sum(size > 0 for size in sizes) <= n_folds
     assert all(size == 0 or size >= 10 for size in sizes)
     for k in range(4):
-        halves = [len(find(ids, is_patient, name_half(k, half))) for half in (0, 1)]
+        halves = [len(find(ids, is_patient, name_set(PeopleSet(k, half)))) for half in HALVES]
         assert sum(halves) == number
         assert all(size == 0 or size >= 10 for size in halves)
     blocks = make_subsets(ids, is_patient, PLAN).assign_blocks("patients", 5)
@@ -67,7 +73,7 @@ def test_a_small_group_is_in_few_folds(number: int, n_folds: int) -> None:
 def test_a_small_group_is_left_out_by_some_members() -> None:
     plan = SubsetPlan(seed=0, members=50)
     subsets = make_subsets(IDS[:20], np.ones(20, dtype=bool), plan)
-    shares = [subsets.find(name_member(k), "patients").mean() for k in range(50)]
+    shares = [subsets.find(name_set(PeopleSet(k, "seen")), "patients").mean() for k in range(50)]
     assert set(shares) == {0.0, 1.0}
     assert 0.6 < np.mean(shares) < 0.95
 
@@ -76,7 +82,7 @@ def test_members_of_a_large_study_are_drawn_from_a_part() -> None:
     """Of 4,000 patients, each member is drawn from about 500, others for each, whatever the division into sites."""
     ids, is_patient = list(range(6000)), np.arange(6000) % 3 > 0
     plan = SubsetPlan(seed=0, members=6).limit_people({"controls": 2000, "patients": 4000}, 500)
-    assert plan.is_limited
+    assert min(plan.controls, plan.patients) < 1.0
     assert SubsetPlan.from_dict(plan.to_dict()) == plan
 
     def find_rows(name: str, rows: np.ndarray) -> set[int]:
@@ -122,7 +128,7 @@ def test_folds_are_those_of_people_in_memory() -> None:
     folds = deal_folds(hashes, IS_PATIENT.tolist())
     for k in range(5):
         expected = {person for person in IDS if folds[person] == k and IS_PATIENT[person]}
-        assert find(IDS, IS_PATIENT, name_held_out(k)) == expected
+        assert find(IDS, IS_PATIENT, name_set(PeopleSet(k, "unseen"))) == expected
 
 
 def test_controls_are_split_if_their_categories_can_be() -> None:
@@ -130,6 +136,11 @@ def test_controls_are_split_if_their_categories_can_be() -> None:
     is_rare = np.arange(400)[:, None] < 30
     nobody = np.zeros(400, dtype=bool)
     subsets = Subsets(lambda purpose: hash_people(VALUES[IDS], 1, purpose), nobody, PLAN, 10, is_rare)
-    masks = [subsets.find(name_held_out(k), "controls") for k in range(5)]
+    masks = [subsets.find(name_set(PeopleSet(k, "unseen")), "controls") for k in range(5)]
     assert sum(mask.any() for mask in masks) == 2
     assert all(not mask.any() or (mask & is_rare[:, 0]).sum() >= 10 for mask in masks)
+
+
+def test_sets_are_read_by_their_names() -> None:
+    for people in (PeopleSet(12, part) for part in ("seen", "unseen", *HALVES)):
+        assert read_set(name_set(people)) == people

@@ -223,7 +223,8 @@ def site(
     """Answer the requests of a federated study with sums over people; no row and no id leaves."""
     from rindices.apply.tables import write_indices
     from rindices.errors import StudyError
-    from rindices.federated.folder import MODEL_FILE, check_site_name, make_printable, read_key
+    from rindices.federated.folder import MODEL_FILE, check_site_name, read_key
+    from rindices.federated.messages import make_printable
     from rindices.federated.site import Site
     from rindices.federated.site_service import SiteService
     from rindices.model.fitted import FittedModel
@@ -270,15 +271,15 @@ def site(
     except KeyboardInterrupt:
         run = None
     indices = private / "r_indices.tsv"
-    if run and run.get("model"):
+    has_indices = run is not None and bool(run.model)
+    if has_indices:
         table = local_site.tabulate_people(FittedModel.load(exchange / MODEL_FILE))
         write_indices(table, indices, local_site.cohort.unit)
-    has_indices = run is not None and bool(run.get("model"))
     if as_json:
         files = {"log": str(private / "log.tsv"), "r_indices": str(indices) if has_indices else None}
         print_json({"site": local_site.name, "fingerprint": fingerprint, "over": run is not None, **files})
     else:
-        ending = "not over: run the same command again" if run is None else make_printable(run.get("ending") or "over")
+        ending = "not over: run the same command again" if run is None else make_printable(run.ending or "over")
         model = str(exchange / MODEL_FILE) if has_indices else ""
         people = f"{indices} (your people, by the members that have not seen them)" if has_indices else ""
         print_facts([("study", ending), ("log", str(private / "log.tsv")), ("model", model), ("R-indices", people)])

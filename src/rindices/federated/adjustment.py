@@ -10,9 +10,9 @@ products of covariates and regions; each site then finds its own shift and scale
 Shape letters: K sites, R regions, P columns of the design.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,10 @@ from rindices.errors import PreprocessingError
 from rindices.federated import kinds
 from rindices.federated.messages import Answer, ExchangeError, Preparation, unpack_symmetric
 from rindices.federated.rounds import PreparedRounds, Rounds, Total, check_same_table
-from rindices.federated.subsets import EVERYONE, GROUPS, SubsetPlan, name_member
+from rindices.federated.subsets import EVERYONE, GROUPS, SubsetPlan, name_set
 from rindices.learners.base import handle_zeros_in_scale
+from rindices.learners.contrastive.rotation import PeopleMoments
+from rindices.learners.conversation import PeopleSet
 from rindices.learners.inference import SHARES, ContrastiveHead, TransformSums, find_share
 from rindices.learners.normal_variation import shrink_normal_scatter
 from rindices.model.unusual import TrainingDistribution
@@ -39,41 +41,17 @@ _N_BLOCKS = 5  # of the smaller group, for tests
 _EPSILON = 1e-12
 
 
-class GroupProducts(NamedTuple):
-    """Number of people of a group, and sums (P + R,) and products (P + R, P + R) about the centre."""
+def _regress_columns(products: FloatArray, n_columns: int) -> tuple[FloatArray, FloatArray]:
+    """Regress regions on the first P columns, from centred products.
 
-    number: int
-    total: FloatArray
-    products: FloatArray
-
-    @property
-    def mean(self) -> FloatArray:
-        """Mean (P + R,) about the centre."""
-        return np.asarray(self.total / self.number)
-
-    def centre_products(self) -> FloatArray:
-        """Return the products about the mean of the group."""
-        return np.asarray(self.products - np.outer(self.total, self.total) / max(self.number, 1))
-
-
-def _add_products(groups: Iterable[GroupProducts]) -> GroupProducts:
-    """Return the products of the people of several groups, about the same centre."""
-    numbers, totals, products = zip(*groups, strict=True)
-    return GroupProducts(sum(numbers), np.sum(totals, axis=0), np.sum(products, axis=0))
-
-
-def _regress_columns(products: FloatArray, n_columns: int) -> FloatArray:
-    """Return the coefficients (P, R) of regions on the first P columns, from centred products."""
+    Returns coefficients (P, R) and the products (R, R) of the residuals.
+    """
     scale = handle_zeros_in_scale(np.sqrt(np.maximum(np.diag(products)[:n_columns], 0.0)))
     normal = products[:n_columns, :n_columns] / np.outer(scale, scale)
     right = products[:n_columns, n_columns:] / scale[:, None]
-    return np.asarray(np.linalg.lstsq(normal, right, rcond=1e-10)[0] / scale[:, None])
-
-
-def _compute_residual_products(products: FloatArray, coefficients: FloatArray) -> FloatArray:
-    """Return the products (R, R) of the residuals of a regression on the first P columns."""
-    linear = np.vstack([-coefficients, np.eye(len(products) - len(coefficients))])
-    return np.asarray(linear.T @ products @ linear)
+    coefficients = np.linalg.lstsq(normal, right, rcond=1e-10)[0] / scale[:, None]
+    linear = np.vstack([-coefficients, np.eye(len(products) - n_columns)])
+    return coefficients, linear.T @ products @ linear
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +66,7 @@ class AdjustedSums:
     codings: tuple[residualise.CovariateCoding, ...]
     adjust: str
     centre: FloatArray
-    groups: dict[str, GroupProducts]
+    groups: dict[str, PeopleMoments]
     counts: dict[str, int]
     unit: str
     source: str
@@ -101,9 +79,9 @@ class AdjustedSums:
         return sum(residualise.count_columns(coding) for coding in self.codings)
 
     @property
-    def everyone(self) -> GroupProducts:
-        """Products of both groups."""
-        return _add_products(self.groups.values())
+    def everyone(self) -> PeopleMoments:
+        """Moments of both groups."""
+        return self.groups["controls"].add(self.groups["patients"])
 
     def to_settings(self) -> dict[str, object]:
         """Return what a site needs to build the columns."""
@@ -123,10 +101,9 @@ class AdjustedSums:
         """Return adjustment and standardisation, learnt from controls."""
         controls, n_columns = self.groups["controls"], self.n_columns
         residualise.check_control_number(controls.number, n_columns)
-        products, mean = controls.centre_products(), self.centre + controls.mean
-        coefficients = _regress_columns(products, n_columns)
-        squares = np.diag(_compute_residual_products(products, coefficients))
-        sd = np.sqrt(np.maximum(squares, 0.0) / (controls.number - 1))
+        products, mean = controls.scatter, self.centre + controls.mean
+        coefficients, residual_products = _regress_columns(products, n_columns)
+        sd = np.sqrt(np.maximum(np.diag(residual_products), 0.0) / (controls.number - 1))
         standardiser = Standardiser.from_moments(mean[n_columns:], sd, self.regions)
         covariance = products[:n_columns, :n_columns] / controls.number
         residualiser = residualise.Residualiser(
@@ -134,28 +111,19 @@ class AdjustedSums:
         )
         return Preprocessing(self.regions, residualiser, standardiser, self.harmoniser, self.adjust)
 
-    def regress_everyone(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return centre (P + R,), coefficients (P, R) and residual covariance (R, R) of everyone in both groups."""
-        everyone = self.everyone
-        products = everyone.centre_products()
-        coefficients = _regress_columns(products, self.n_columns)
-        covariance = _compute_residual_products(products, coefficients) / everyone.number
-        return self.centre + everyone.mean, coefficients, covariance
-
     def estimate_effects(self) -> group_difference.RegionEffects:
         """Return the adjusted difference of each region between patients and controls; see `RegionEffects`."""
         patients, everyone, n_columns = self.groups["patients"], self.everyone, self.n_columns
         label = patients.total - patients.number * everyone.mean  # products of the centred label
         square = patients.number * (everyone.number - patients.number) / everyone.number
         order = np.insert(np.arange(len(label)), n_columns, len(label))  # the label after the covariates
-        bordered = np.block([[everyone.centre_products(), label[:, None]], [label[None], np.array([[square]])]])
+        bordered = np.block([[everyone.scatter, label[:, None]], [label[None], np.array([[square]])]])
         products = bordered[np.ix_(order, order)]
-        coefficients = _regress_columns(products, n_columns + 1)
-        squares = np.diag(_compute_residual_products(products, coefficients))
+        coefficients, residual_products = _regress_columns(products, n_columns + 1)
         predicted = np.linalg.lstsq(products[:n_columns, :n_columns], label[:n_columns])[0]
         unexplained = square - float(label[:n_columns] @ predicted)
         return group_difference.compute_region_effects(
-            coefficients[-1], squares, unexplained, everyone.number - n_columns - 2
+            coefficients[-1], np.diag(residual_products), unexplained, everyone.number - n_columns - 2
         )
 
     def estimate_training_distribution(self, preprocessing: Preprocessing) -> tuple[TrainingDistribution, int, float]:
@@ -166,7 +134,7 @@ class AdjustedSums:
         everyone, residualiser, standardiser = self.everyone, preprocessing.residualiser, preprocessing.standardiser
         linear = np.vstack([-residualiser.coefficients, np.eye(len(self.regions))]) * (CONTROL_SD / standardiser.sd)
         offset = np.concatenate([residualiser.centre, standardiser.mean])
-        scatter = linear.T @ everyone.centre_products() @ linear
+        scatter = linear.T @ everyone.scatter @ linear
         covariance = shrink_normal_scatter(scatter, everyone.number)
         largest = np.unravel_index(np.abs(np.triu(scatter, 1)).argmax(), scatter.shape)
         own_share = float(covariance[largest] / max(float(scatter[largest]) / everyone.number, _EPSILON, key=abs))
@@ -184,25 +152,24 @@ def ask_for_adjustment(
     """
     described = rounds.ask(kinds.DESCRIBE)
     check_same_table(described.answers)
-    facts = described.answers[0].facts
-    is_positive = all(answer.facts.get("positive") for answer in described.answers)
+    all_facts = [answer.facts for answer in described.answers.values()]
+    facts, is_positive = all_facts[0], all(each.get("positive") for each in all_facts)
     adjust = adjust or ("log" if is_positive else "linear")
     if adjust == "rank" or (adjust == "log" and not is_positive):
         raise ExchangeError(f'adjust = "{adjust}" cannot be used here: take "linear" or leave it out.')
     names = () if adjust == "none" else facts["covariates"]
-    codings = tuple(_join_coding(name, described.answers, adjust == "log") for name in names)
-    regions, table = tuple(facts["regions"]), (str(facts["unit"]), str(facts["source"]))
-    sums = AdjustedSums(regions, codings, adjust, np.zeros(0), {}, described.counts, *table)
-    settings, plan = sums.to_settings(), make_plan(described.counts)
+    codings = tuple(_join_coding(name, all_facts, adjust == "log") for name in names)
+    regions, counts = tuple(facts["regions"]), dict(zip(GROUPS, described.numbers, strict=True))
+    sums = AdjustedSums(regions, codings, adjust, np.zeros(0), {}, counts, facts["unit"], facts["source"])
+    settings, plan = sums.to_settings(), make_plan(counts)
     means = rounds.ask(kinds.MEANS, settings | {"n_columns": sums.n_columns + len(regions)})
-    number = sum(means.counts.values())
-    if not number:
+    if not any(means.numbers):
         raise ExchangeError("no site has enough people in all categories: adjust for fewer covariates.")
-    centre = np.sum([means.arrays[f"{group}.sum"] for group in GROUPS], axis=0) / number
-    keys = {EVERYONE: "all"} | {str(number): name_member(number) for number in range(plan.members)}
+    centre = means.arrays["sum"].sum(axis=0) / sum(means.numbers)
+    keys = {EVERYONE: "all"} | {str(k): name_set(PeopleSet(k, "seen")) for k in range(plan.members)}
     sets = [[EVERYONE, "all", "patients"], *([key, name, "controls"] for key, name in keys.items())]
     settings |= {"plan": plan.to_dict(), "sets": sets}
-    arrays = {"centre": centre, "numbers": np.stack([means.arrays[f"{group}.sum"] for group in GROUPS])}
+    arrays = {"centre": centre, "numbers": means.arrays["sum"]}
     total = rounds.ask(kinds.PRODUCTS, settings | ({"within": True} if harmonise else {}), arrays)
     harmonisers: dict[str, Harmoniser | None] = dict.fromkeys(keys)
     if harmonise:
@@ -211,12 +178,11 @@ def ask_for_adjustment(
         arrays |= {f"{key}/{name}": array for key, each in own.items() for name, array in each.items()}
         settings |= {"harmonise": {key: each.to_dict() for key, each in common.items()}}
         total = rounds.ask(kinds.PRODUCTS, settings, arrays)
-        counts = tuple(answer.counts["controls"] for answer in described.answers)
+        sizes = tuple(answer.numbers[0] for answer in described.answers.values())
         for row, (key, each) in enumerate(common.items()):
-            harmonisers[key] = _add_site_effects(each, row, total.answers, counts)
-    patients = _read_products(total, 0, "all/patients")
-    controls = {key: _read_products(total, 1 + row, f"{name}/controls") for row, (key, name) in enumerate(keys.items())}
-    mean, squares = centre + controls[EVERYONE].mean, np.diag(controls[EVERYONE].centre_products())
+            harmonisers[key] = _add_site_effects(each, row, total.answers, sizes)
+    patients, controls = _read_moments(total, 0), {key: _read_moments(total, 1 + k) for k, key in enumerate(keys)}
+    mean, squares = centre + controls[EVERYONE].mean, np.diag(controls[EVERYONE].scatter)
     sd = np.sqrt(np.maximum(squares, 0.0) / max(controls[EVERYONE].number, 1))
     sums = replace(sums, centre=centre, ranged=_set_ranges(codings, mean[: sums.n_columns], sd))
     everyone, *members = (
@@ -226,9 +192,9 @@ def ask_for_adjustment(
     return everyone, members, plan
 
 
-def _read_products(total: Total, row: int, name: str) -> GroupProducts:
+def _read_moments(total: Total, row: int) -> PeopleMoments:
     products = unpack_symmetric(total.arrays["products"][row])
-    return GroupProducts(total.counts[name], total.arrays["sum"][row], products)
+    return PeopleMoments(total.numbers[row], total.arrays["sum"][row], products)
 
 
 def _fit_harmoniser(total: Total, row: int, centre: FloatArray, sums: AdjustedSums) -> Harmoniser:
@@ -236,25 +202,24 @@ def _fit_harmoniser(total: Total, row: int, centre: FloatArray, sums: AdjustedSu
 
     total: products of controls about the centre (P + R,), and about their mean at each site; row: of the set.
     """
-    key, regions = "all" if row == 0 else name_member(row - 1), sums.regions
-    controls, n_columns = _read_products(total, 1 + row, f"{key}/controls"), sums.n_columns
+    controls, n_columns, regions = _read_moments(total, 1 + row), sums.n_columns, sums.regions
     if controls.number < 2:
         raise PreprocessingError(
             'the sites have no controls that can be adjusted, and effects of sites need them: set harmonise = "none".'
         )
     within = unpack_symmetric(total.arrays["within"][row])
-    coefficients = _regress_columns(within, n_columns)
-    mean, squares = centre + controls.mean, np.diag(_compute_residual_products(within, coefficients))
-    sd, nobody = np.sqrt(np.maximum(squares, 0.0) / controls.number), np.zeros((0, len(regions)))
+    coefficients, products = _regress_columns(within, n_columns)
+    mean, nobody = centre + controls.mean, np.zeros((0, len(regions)))
+    sd = np.sqrt(np.maximum(np.diag(products), 0.0) / controls.number)
     refuse_constant_regions(mean[n_columns:], sd, regions, "constant within sites")
     return Harmoniser("controls", (), (), mean[n_columns:], mean[:n_columns], coefficients, sd, nobody, nobody)
 
 
 def _add_site_effects(
-    harmoniser: Harmoniser, row: int, answers: Sequence[Answer], counts: tuple[int, ...]
+    harmoniser: Harmoniser, row: int, answers: Mapping[str, Answer], counts: tuple[int, ...]
 ) -> Harmoniser:
     """Return the harmoniser with the effects that sites sent; under masks they send none."""
-    effects = {answer.site: answer.arrays["effect"][row] for answer in answers if "effect" in answer.arrays}
+    effects = {site: answer.arrays["effect"][row] for site, answer in answers.items() if "effect" in answer.arrays}
     if not effects:
         return harmoniser
     shift, scale = np.stack(list(effects.values()), axis=1)
@@ -263,22 +228,24 @@ def _add_site_effects(
 
 def ask_for_tests(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> GroupTests:
     """Ask for the sums over blocks, and test whether patients differ from controls and from each other."""
-    centre, coefficients, covariance = sums.regress_everyone()
+    everyone = sums.everyone
+    coefficients, products = _regress_columns(everyone.scatter, sums.n_columns)
+    covariance = products / everyone.number
     smaller = min(sums.counts.values())
     n_blocks = {group: max(2, round(_N_BLOCKS * sums.counts[group] / smaller)) for group in GROUPS}
     scale = np.sqrt(np.maximum(np.diag(covariance), _EPSILON))
-    metric, directions = group_difference.compute_metric(covariance / np.outer(scale, scale)), np.diag(1.0 / scale)
+    metric = group_difference.compute_metric(covariance / np.outer(scale, scale))
     settings = {"plan": plan.to_dict(), "n_blocks": n_blocks, **sums.to_settings()}
-    arrays = {"centre": centre, "coefficients": coefficients, "directions": directions, **sums.to_arrays()}
+    arrays = {"centre": sums.centre + everyone.mean, "coefficients": coefficients, "scale": scale, **sums.to_arrays()}
     total = rounds.ask(kinds.BLOCKS, settings, arrays)
-    numbers = [total.counts[f"block-{k}/{group}"] for group in GROUPS for k in range(n_blocks[group])]
-    is_patient, is_used = np.repeat([False, True], list(n_blocks.values())), np.array(numbers) > 0
+    is_patient, is_used = np.repeat([False, True], list(n_blocks.values())), np.array(total.numbers) > 0
+    products = unpack_symmetric(total.arrays["products"])[is_used]
     blocks = BlockSums(
-        numbers=np.array(numbers, dtype=float)[is_used],
-        total=total.arrays["sum"][is_used],
-        squares=total.arrays["squares"][is_used],
-        products=unpack_symmetric(total.arrays["products"])[is_used],
-        directions=directions,
+        numbers=np.array(total.numbers, dtype=float)[is_used],
+        total=total.arrays["sum"][is_used] * scale,
+        squares=np.diagonal(products, axis1=1, axis2=2) * scale**2,
+        products=products,
+        directions=np.diag(1.0 / scale),
         leading=np.ascontiguousarray(metric[:, -group_difference.MAX_DIRECTIONS :]),
         is_patient=is_patient[is_used],
     )
@@ -297,15 +264,16 @@ def ask_for_transform(
     total = prepared.ask(kinds.TRANSFORM, members, {"members": list(members)})
 
     def fit_transform(number: int) -> Preparation:
-        def get_sums(group: str, k: int) -> tuple[TransformSums, int]:
-            arrays = (total.arrays[f"{group}.{name}"][number, k] for name in ("sum", "squares", "logs"))
-            return TransformSums(*arrays), total.counts[f"{name_member(number)}/{group}"]
+        def get_sums(row: int, k: int) -> tuple[TransformSums, int]:
+            row += len(GROUPS) * number
+            arrays = (total.arrays[name][row, k] for name in ("sum", "squares", "logs"))
+            return TransformSums(*arrays), total.numbers[row]
 
         def compute_loss(k: int) -> float:
-            return sum(each.compute_loss(n) for each, n in (get_sums(group, k) for group in GROUPS))
+            return sum(each.compute_loss(n) for each, n in (get_sums(row, k) for row in range(len(GROUPS))))
 
         best = find_share(compute_loss)
-        controls, n_controls = get_sums("controls", best)
+        controls, n_controls = get_sums(0, best)
         mean, scale = controls.compute_scale(n_controls)
         scales = {"share": SHARES[best], "shift_mean": mean, "shift_scale": handle_zeros_in_scale(scale)}
         return replace(own[number], head=replace(own[number].head, **scales))
@@ -322,9 +290,9 @@ def _prepare_without_transform(sums: AdjustedSums) -> Preparation:
     return Preparation(sums.fit_preprocessing(), ContrastiveHead(*scales, np.zeros((len(ones), 1))))
 
 
-def _join_coding(name: str, answers: Sequence[Answer], is_log: bool) -> residualise.CovariateCoding:
+def _join_coding(name: str, facts: Sequence[Mapping[str, Any]], is_log: bool) -> residualise.CovariateCoding:
     """Return the coding of a covariate, which all sites agree on."""
-    parts = [answer.facts["covariates"][name] for answer in answers]
+    parts = [each["covariates"][name] for each in facts]
     levels = sorted({str(level) for part in parts for level in part["levels"]})
     if any(part.get("numeric") and not part["levels"] for part in parts) or (
         all(part.get("numeric") for part in parts) and len(levels) > 2

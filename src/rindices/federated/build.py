@@ -18,14 +18,15 @@ from scipy.stats import norm
 from rindices._typing import FloatArray
 from rindices.federated import kinds
 from rindices.federated.adjustment import AdjustedSums
-from rindices.federated.ensemble import MomentsBySet, collect_heads, name_drawn
-from rindices.federated.messages import Preparation, pack_symmetric
+from rindices.federated.ensemble import MomentsBySet, describe_model
+from rindices.federated.messages import Preparation, number_arrays, pack_symmetric
 from rindices.federated.rounds import PreparedRounds
 from rindices.federated.site import get_largest_distance
-from rindices.federated.subsets import GROUPS, get_member
+from rindices.federated.subsets import DRAWN, GROUPS
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE, average_directions
 from rindices.learners.contrastive.rotation import PeopleMoments, draw_from_copula
+from rindices.learners.conversation import PeopleSet
 from rindices.learners.ensemble import GroupSeparation, PatternStability
 from rindices.learners.inference import SEVERITY_LEVELS, MemberHead, invert_log_transform
 from rindices.learners.normal_variation import shrink_normal_scatter
@@ -89,15 +90,32 @@ class ModelDraft(NamedTuple):
         aligned = np.stack([curve[:, order] for curve, order in zip(curves, orders, strict=True)])
         records = make_pattern_records(self.stability, separation, [None] * len(orders[0]), in_sample=False)
         has_errors = len(aligned) > 1
+        chosen, sums, everyone = self.selection.chosen, self.sums, self.rounds.everyone.preprocessing
+        assert chosen is not None
+        codings = [each for each in everyone.residualiser.codings if isinstance(each, NumericCovariate)]
+        # by plan and numbers, a site knows which members have not seen each of its people
+        plan = {"federated": True, "plan": self.rounds.plan.to_dict(), "numbers": list(self.numbers)}
         rounded = (tuple(map(tuple, each.round(4).tolist())) for each in quantiles)
-        card = replace(
-            self._make_card(),
+        card = ModelCard(
+            unit=sums.unit,
+            source=sums.source,
+            covariate_ranges={each.name: (each.low, each.high) for each in codings},
+            trained_on={"people": sum(sums.counts.values()), **sums.counts},
+            agreement=chosen.agreement,
+            agreement_between=chosen.agreement_between,
+            concordance_interval=chosen.concordance_interval,
+            members_trained=chosen.members,
+            recipe=RecipeRecord(self.recipe.name, {**self.recipe.settings, **plan}),
+            **vars(collect_provenance(sums, self.seed)),
+            citation=CITATION,
+            number_of_patterns=self.selection.number_of_patterns,
+            finding=self.selection.finding,
             pattern_evidence=records,
             interval_over="people" if has_errors else "",
             index_quantiles=dict(zip((CONTROL, PATIENT), rounded, strict=True)),
         )
         return FittedModel(
-            self.rounds.everyone.preprocessing,
+            everyone,
             tuple(heads),
             tuple(tuple(int(k) for k in order) for order in orders),
             aligned.mean(axis=0),
@@ -105,29 +123,7 @@ class ModelDraft(NamedTuple):
             card,
             replace(self.selection, patterns=records),
             patterns_se=compute_standard_error(aligned, SUBSAMPLE_SHARE) if has_errors else None,
-            pipelines=tuple(self.rounds.preparations[number].preprocessing for number in self.numbers),
-        )
-
-    def _make_card(self) -> ModelCard:
-        codings = self.rounds.everyone.preprocessing.residualiser.codings
-        chosen, sums = self.selection.chosen, self.sums
-        assert chosen is not None
-        return ModelCard(
-            unit=sums.unit,
-            source=sums.source,
-            covariate_ranges={
-                each.name: (each.low, each.high) for each in codings if isinstance(each, NumericCovariate)
-            },
-            trained_on={"people": sum(sums.counts.values()), **sums.counts},
-            agreement=chosen.agreement,
-            agreement_between=chosen.agreement_between,
-            concordance_interval=chosen.concordance_interval,
-            members_trained=chosen.members,
-            recipe=self.recipe,
-            **vars(collect_provenance(sums, self.seed)),
-            citation=CITATION,
-            number_of_patterns=self.selection.number_of_patterns,
-            finding=self.selection.finding,
+            pipelines=tuple(each.preprocessing for each in self.preparations),
         )
 
 
@@ -161,25 +157,25 @@ def _ask_for_distribution(
     """Ask for the distributions of R-indices and distances; the last are quantiles (M, L) of the groups."""
     training, n_people, own_share = draft.sums.estimate_training_distribution(draft.rounds.everyone.preprocessing)
     settings: dict[str, Any] = {
-        "n_patterns": len(models[0].steps),
         "orders": [[int(k) for k in order] for order in draft.choice.orders],
         "n_people": n_people,
         "own_share": own_share,
         "members": list(draft.numbers),
     }
-    arrays = collect_heads(models)
+    arrays = number_arrays([describe_model(model) for model in models])
     if with_distances:
         arrays |= {"mean": training.mean, "precision": pack_symmetric(training.precision)}
     total = draft.rounds.ask(kinds.DISTRIBUTION, draft.numbers, settings, arrays, with_everyone=with_distances)
     controls, patients = (
-        [compute_cumulative(row, total.counts[group]) for row in total.arrays[f"{group}.cosines"]] for group in GROUPS
+        [compute_cumulative(row, number) for row in rows]
+        for rows, number in zip(total.arrays["cosines"], total.numbers, strict=True)
     )
     pairs = list(zip(controls, patients, strict=True))
     carriers, auc = ([function(*pair) for pair in pairs] for function in (compute_carrier_share, compute_auc))
     if with_distances:
-        number = sum(total.counts.values())
+        number = sum(total.numbers)
         shares = np.clip(get_shares(count_groups(number)), 0.5 / number, 1.0 - 0.5 / number)
-        scaled = compute_cumulative(total.arrays["distances.cosines"], number)
+        scaled = compute_cumulative(total.arrays["distances"], number)
         distances = compute_quantiles(scaled, shares) * get_largest_distance(len(training.mean))
         training = replace(training, distances=distances, limit=compute_limit(number))
     ranks = np.array(QUANTILE_RANKS)
@@ -253,24 +249,24 @@ class DifferenceMembers(NamedTuple):
     indices: IndexMoments
 
 
-def fit_difference_members(sets: Sequence[str], moments: MomentsBySet) -> DifferenceMembers:
+def fit_difference_members(sets: Sequence[PeopleSet], moments: MomentsBySet) -> DifferenceMembers:
     """Fit the index to the people of each set.
 
     Indices are compared in the patients of the first member, as its preparation prepares them.
     """
-    weights, differences = (np.stack(each) for each in zip(*(_fit_index(moments, name) for name in sets), strict=True))
-    patients = [moments[name_drawn(get_member(name)), "patients"] for name in sets]
+    weights, differences = (np.stack(each) for each in zip(*(_fit_index(moments, each) for each in sets), strict=True))
+    patients = [moments[each._replace(part=DRAWN), "patients"] for each in sets]
     weights = np.stack([each / _compute_unit(own, each) for own, each in zip(patients, weights, strict=True)])
     patterns = differences / (differences * weights).sum(axis=1, keepdims=True)
     mean, covariance = patients[0].project(weights.T)
     return DifferenceMembers(weights, patterns, IndexMoments(mean, covariance, 1))
 
 
-def _fit_index(moments: MomentsBySet, name: str) -> tuple[FloatArray, FloatArray]:
+def _fit_index(moments: MomentsBySet, people: PeopleSet) -> tuple[FloatArray, FloatArray]:
     """Return weights (R,) and mean difference (R,) of a set of people."""
-    controls, patients = (moments[name, group] for group in GROUPS)
+    controls, patients = (moments[people, group] for group in GROUPS)
     number = controls.number + patients.number
-    scatter = controls.number * controls.covariance + patients.number * patients.covariance
+    scatter = controls.scatter + patients.scatter
     scale = handle_zeros_in_scale(np.sqrt(np.maximum(np.diag(scatter) / number, 0.0)))
     covariance = shrink_normal_scatter(scatter / np.outer(scale, scale), number) + 1e-9 * np.eye(len(scale))
     difference = patients.mean - controls.mean
@@ -283,7 +279,7 @@ def build_difference_model(draft: ModelDraft, members: DifferenceMembers, moment
     Carriers and AUC are those of groups that are normally distributed along the index.
     """
     rows = list(draft.choice.agreeing)
-    weights, drawn = members.weights[rows].mean(axis=0), name_drawn(draft.numbers[0])
+    weights, drawn = members.weights[rows].mean(axis=0), PeopleSet(draft.numbers[0], DRAWN)
     unit = _compute_unit(moments[drawn, "patients"], weights)
     heads = [
         replace(own.head, weights=members.weights[k][:, None] / unit)

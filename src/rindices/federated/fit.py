@@ -19,13 +19,13 @@ from rindices.atomic import write_json
 from rindices.errors import RindicesError, StudyError, join_names
 from rindices.federated import build, ensemble, kinds
 from rindices.federated.adjustment import AdjustedSums, ask_for_adjustment, ask_for_tests, ask_for_transform
-from rindices.federated.messages import COMPUTE_ERRORS, ExchangeError, unpack_symmetric
+from rindices.federated.messages import COMPUTE_ERRORS, ExchangeError, number_arrays, unpack_symmetric
 from rindices.federated.privacy import FEWEST_PEOPLE
 from rindices.federated.rounds import InMemoryTransport, PreparedRounds, RoundRecord, Rounds, Transport
 from rindices.federated.site import Site
-from rindices.federated.subsets import GROUPS, MAX_PEOPLE, SubsetPlan, name_half, name_member
+from rindices.federated.subsets import GROUPS, MAX_PEOPLE, SubsetPlan, name_set
 from rindices.learners.conversation import HALVES, Conversation, PeopleSet, join_conversations, run_conversation
-from rindices.learners.ensemble import Member, PatternStability, select_usable_members
+from rindices.learners.ensemble import Member, select_usable_members
 from rindices.learners.prepared_people import N_FOLDS
 from rindices.learners.trajectory.expectation_maximisation import TrajectoryFit, TrajectoryModel
 from rindices.learners.trajectory.members import (
@@ -37,9 +37,9 @@ from rindices.learners.trajectory.members import (
     pose_problems,
 )
 from rindices.model.fitted import FittedModel
-from rindices.model.records import RecipeRecord, SelectionRecord
+from rindices.model.records import RecipeRecord
 from rindices.selection.agreement import IndexMoments
-from rindices.selection.choose import Candidate, GridPoint, SelectionResult, choose_grid_point
+from rindices.selection.choose import Candidate, GridPoint, choose_grid_point
 from rindices.study.build import make_candidate_records
 from rindices.study.config import ModelConfig, make_study
 from rindices.study.decide import Records, SettingsTraining, StudyEnd
@@ -81,14 +81,14 @@ class FederatedSettings:
         return {"model": self.model.model_dump(mode="json"), **{name: getattr(self, name) for name in names}}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], left: Mapping[str, int]) -> "FederatedSettings":
+    def from_dict(cls, values: Mapping[str, Any], left: Mapping[str, int] | None = None) -> "FederatedSettings":
         """Return the settings of `to_dict`.
 
         Raises StudyError: if they are none.
         """
         model = make_study({"data": {"volumes": "sites"}, "model": values.get("model", {})}, "the run").model
         try:
-            return cls(**{**values, "model": model}, left=left)
+            return cls(**{**values, "model": model}, left=left or {})
         except TypeError as error:
             raise ExchangeError("the run has other settings than this version: update rindices everywhere.") from error
 
@@ -160,10 +160,10 @@ class SiteTraining(SettingsTraining):
     def compare(self, point: GridPoint, sets: Sequence[PeopleSet]) -> IndexMoments:
         """Ask for the moments of the R-indices of all patients by the fits to several sets of people."""
         numbers, models = [each.member for each in sets], [self.models[point, each] for each in sets]
-        settings = {"n_patterns": point.n_patterns, "members": numbers}
-        total = self._source.rounds.ask(kinds.AGREEMENT, numbers, settings, ensemble.collect_heads(models))
-        products = unpack_symmetric(total.arrays["products"])
-        return IndexMoments.from_sums(total.arrays["sum"], products, total.counts["patients"], point.n_patterns)
+        arrays = number_arrays([ensemble.describe_model(model) for model in models])
+        total = self._source.rounds.ask(kinds.AGREEMENT, numbers, {"members": numbers}, arrays)
+        products = unpack_symmetric(total.arrays["products"][0])
+        return IndexMoments.from_sums(total.arrays["sum"][0], products, total.numbers[0], point.n_patterns)
 
 
 @dataclass
@@ -198,7 +198,7 @@ class FederatedFit:
         self.on_stage("adjustment")
 
         def plan_subsets(counts: Mapping[str, int]) -> SubsetPlan:
-            sizes = tuple(counts[group] for group in GROUPS) if settings.masked else ()
+            sizes = (counts["controls"], counts["patients"]) if settings.masked else ()
             return SubsetPlan(settings.seed, model.n_members, sizes=sizes).limit_people(counts, settings.max_people)
 
         self.sums, members, plan = ask_for_adjustment(self.rounds, settings.adjust, settings.harmonise, plan_subsets)
@@ -220,12 +220,13 @@ class FederatedFit:
         refused.
         """
 
-        def has_enough(name: str) -> bool:
-            return min(self.moments[name, group].number for group in GROUPS) >= least
+        def has_enough(member: int, *parts: str) -> bool:
+            sets = [self.moments[PeopleSet(member, part), group] for part in parts for group in GROUPS]
+            return min(moments.number for moments in sets) >= least
 
         members = range(self.settings.model.n_members)
-        splits = [k for k in members if has_enough(name_half(k, 0)) and has_enough(name_half(k, 1))]
-        small = [name_member(k) for k in members if not has_enough(name_member(k))]
+        splits = [k for k in members if has_enough(k, *HALVES)]
+        small = [name_set(PeopleSet(k, "seen")) for k in members if not has_enough(k, "seen")]
         if small or not splits or splits[0] >= N_FOLDS:
             raise StudyError(
                 f"{[*small, 'a half'][0]} has too few controls or patients: groups of fewer than 50 at a site are not "
@@ -254,7 +255,8 @@ class FederatedFit:
         held_out, behind = usable[0].held_out, [usable[k].number for k in choice.agreeing]
         assert held_out is not None
         selection = self.end.record_choice(Finding.PATTERNS, choice, evaluated)
-        draft = self._draft(choice, stability, selection, {"shape": held_out.shape}, behind)
+        recipe = RecipeRecord(RECIPE, {"shape": held_out.shape})
+        draft = build.ModelDraft(self.prepared, self.sums, choice, stability, selection, recipe, behind)
         models = [training.models[point, sets[k]] for k in choice.agreeing]
         return build.build_curve_model(draft, models, settings.with_distances), ()
 
@@ -262,8 +264,9 @@ class FederatedFit:
         """Build the index of the mean difference, which needs no further round."""
         self.on_stage("mean difference")
         number = self.settings.model.n_members
-        halves = [name_half(k, half) for k in self._list_splits(3) if k < N_FOLDS for half in (0, 1)]
-        members = build.fit_difference_members([*map(name_member, range(number)), *halves], self.moments)
+        halves = [PeopleSet(k, half) for k in self._list_splits(3) if k < N_FOLDS for half in HALVES]
+        sets = [PeopleSet(k, "seen") for k in range(number)]
+        members = build.fit_difference_members([*sets, *halves], self.moments)
         indices = members.indices
         evidence = np.array([indices.compare(first, first + 1)[:3] for first in range(number, indices.n_members, 2)])
         candidate = Candidate(GridPoint(1), indices.take(0, number), tuple(range(number)), number, evidence)
@@ -271,23 +274,9 @@ class FederatedFit:
         stability = ensemble.correlate_with_consensus(indices, choice, number)
         evaluated = make_candidate_records({}, choice)
         selection = self.end.record_choice(Finding.MEAN_DIFFERENCE, choice, evaluated, failed)
-        draft = self._draft(choice, stability, selection, {}, choice.agreeing)
+        recipe, members_behind = RecipeRecord(MEAN_DIFFERENCE, {}), choice.agreeing
+        draft = build.ModelDraft(self.prepared, self.sums, choice, stability, selection, recipe, members_behind)
         return build.build_difference_model(draft, members, self.moments)
-
-    def _draft(
-        self,
-        choice: SelectionResult,
-        stability: PatternStability,
-        selection: SelectionRecord,
-        values: Mapping[str, str],
-        numbers: Sequence[int],
-    ) -> build.ModelDraft:
-        """Return what is known of a model; numbers: numbers of its members."""
-        # by plan and numbers, a site knows which members have not seen each of its people
-        plan = {"federated": True, "plan": self.prepared.plan.to_dict(), "numbers": list(numbers)}
-        name = RECIPE if selection.finding == Finding.PATTERNS else MEAN_DIFFERENCE
-        recipe = RecipeRecord(name, {**values, **plan})
-        return build.ModelDraft(self.prepared, self.sums, choice, stability, selection, recipe, numbers)
 
 
 @dataclass(frozen=True)
@@ -317,11 +306,6 @@ class FederatedResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for ``federation.json``."""
-        by_kind: dict[str, dict[str, int]] = {}
-        for record in self.rounds:
-            kind = by_kind.setdefault(record.kind, {"rounds": 0, "received": 0, "sent": 0})
-            for name, value in zip(kind, (1, record.sent, record.received), strict=True):
-                kind[name] += value
         return {
             "finding": self.finding,
             "n_patterns": 0 if self.model is None else self.model.n_patterns,
@@ -329,7 +313,6 @@ class FederatedResult:
             "rounds": len(self.rounds),
             "bytes_received_by_a_site": self.received,
             "bytes_sent_by_a_site": self.sent,
-            "by_kind": by_kind,
         }
 
 

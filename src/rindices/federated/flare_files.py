@@ -8,6 +8,7 @@ A job names classes and settings and holds no code: rindices is installed by eac
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,8 @@ def write_flare_job(folder: Path, out: str, n_clients: int, settings: FederatedS
     path begins at the server's start-up kit; n_clients: clients that take part; the job begins when all of them are
     there; wait: seconds to wait for the answer of a client.
     """
-    model = settings.model.model_dump(mode="json", exclude_none=True)
-    arguments = {"out": out, "n_clients": n_clients, "wait": wait, "settings": model}
-    arguments |= {name: getattr(settings, name) for name in ("seed", "adjust", "with_distances", "harmonise")}
+    study = replace(settings, masked=False).to_dict()
+    arguments = {"out": out, "n_clients": n_clients, "wait": wait, "settings": study}
     controller = {"id": "controller", "path": f"{ALLOWED}.StudyController", "args": arguments}
     executor = {"path": f"{ALLOWED}.SiteExecutor", "args": {}}
     rest: dict[str, Any] = {"components": [], "task_data_filters": [], "task_result_filters": []}

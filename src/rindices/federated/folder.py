@@ -31,7 +31,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field
 
 from rindices.errors import StudyError, join_names
 from rindices.federated import secure
@@ -39,11 +41,11 @@ from rindices.federated.messages import (
     MAX_MESSAGE_BYTES,
     Answer,
     ExchangeError,
-    RefusedError,
     Request,
     WaitingError,
     compute_message_digest,
     is_signed,
+    receive_answer,
     sign_message,
 )
 
@@ -54,7 +56,10 @@ MAX_REJECTED = 5
 _SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _MAX_HEADER_BYTES = 100_000
 RUNNING, DONE = "running", "done"
+CENTRE = ""
+"""The centre as a reader of signatures; other readers are sites."""
 RUN_FILE, MODEL_FILE = "run.json", "model.safetensors"
+Parsed = TypeVar("Parsed", bound=BaseModel)
 _OPENS_RELATIVE = os.open in os.supports_dir_fd
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))  # a pipe must not block
 _LINK_ERRORS = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.ENXIO)
@@ -176,6 +181,48 @@ class SharedFolder:
         return ExchangeError(f"{path} {fault}: remove it, and look for who writes to the exchange folder.")
 
 
+class SignedJson(BaseModel):
+    """A JSON file of the exchange folder with signatures, by their reader."""
+
+    signed: dict[str, Any] = {}
+
+    def get_signature(self, reader: str) -> str:
+        """Return the signature for a reader; empty if there is none."""
+        return str(self.signed.get(reader, ""))
+
+
+class MessageHeader(SignedJson):
+    """The JSON beside a message.
+
+    kind: of a request; request, request_signed: digest and signature of the request that an answer is to.
+    """
+
+    digest: str
+    kind: str = ""
+    request: str = ""
+    request_signed: str = ""
+
+
+class Run(SignedJson):
+    """What ``run.json`` says: settings of the study, and whether it is over, how it ended, and the model's digest."""
+
+    run: Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
+    sites: list[str]
+    study: dict[str, Any] = {}
+    state: str = RUNNING
+    ending: str = ""
+    model: str = ""
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether sums are asked for under masks."""
+        return bool(self.study.get("masked"))
+
+    def encode_state(self) -> bytes:
+        """Return what is signed, besides the run and the site: whether the run is over, and how it ended."""
+        return json.dumps([self.state, self.ending, self.model]).encode()
+
+
 @dataclass(frozen=True)
 class MessageFile:
     """A message in a folder: the file, and the JSON beside it, which is written last."""
@@ -190,21 +237,21 @@ class MessageFile:
 
     def write(self, content: bytes, header: Mapping[str, Any]) -> None:
         """Write a message."""
-        values = {**header, "digest": compute_message_digest(content), "bytes": len(content)}
-        for name, each in zip(self.names, (content, encode_json(values)), strict=True):
+        values = {**header, "digest": compute_message_digest(content)}
+        for name, each in zip(self.names, (content, json.dumps(values, indent=2).encode()), strict=True):
             self.folder.write(name, each)
 
-    def read_header(self) -> dict[str, Any] | None:
+    def read_header(self) -> MessageHeader | None:
         """Return the JSON; None if the message is not there (yet)."""
-        return read_json(self.folder, self.names[1])
+        return read_json(self.folder, self.names[1], MessageHeader)
 
-    def read_content(self, header: Mapping[str, Any]) -> bytes:
+    def read_content(self, header: MessageHeader) -> bytes:
         """Return the message.
 
         Raises ExchangeError: if it is missing, truncated, damaged or a link.
         """
         content = self.folder.read(self.names[0], MAX_MESSAGE_BYTES)
-        if content is None or compute_message_digest(content) != header.get("digest"):
+        if content is None or compute_message_digest(content) != header.digest:
             fault = "missing" if content is None else "truncated or damaged (its digest is another)"
             raise ExchangeError(f"{self.folder.name}/{self.names[0]} is {fault}.")
         return content
@@ -222,7 +269,7 @@ class FolderTransport:
     run: name of the run (`make_run_name`); sites: names of the sites that take part; keys: key of each site; without
     any, messages are not signed; patience: seconds to wait for an answer; poll: seconds between two looks; on_problem:
     called with a message about each rejected answer; study: settings, by which sites repeat the calculation of the
-    centre.
+    centre; reader: for whom the signatures of answers are: the centre, or a site that repeats the calculation.
     """
 
     exchange: Path
@@ -233,28 +280,28 @@ class FolderTransport:
     poll: float = POLL_SECONDS
     on_problem: Callable[[str], None] = lambda text: None
     study: Mapping[str, Any] = field(default_factory=dict)
+    reader: str = CENTRE
 
     def begin(self) -> None:
         """Announce the run to the sites."""
-        self._write_run({"state": RUNNING})
+        self._write_run(RUNNING)
 
     def finish(self, ending: str = "", model: bytes | None = None) -> None:
         """Tell the sites that the run is over, and give them the model or the reason why there is none."""
         if model is not None:
             SharedFolder(self.exchange).write(MODEL_FILE, model)
-        digest = "" if model is None else compute_message_digest(model)
-        self._write_run({"state": DONE, "ending": ending, "model": digest})
+        self._write_run(DONE, ending, "" if model is None else compute_message_digest(model))
 
-    def _write_run(self, state: Mapping[str, str]) -> None:
-        signatures = self._sign(encode_state(state), "state")
-        values = {"run": self.run, "sites": list(self.sites), "study": self.study, **state, "signed": signatures}
-        SharedFolder(self.exchange).write(RUN_FILE, encode_json(values))
+    def _write_run(self, state: str, ending: str = "", model: str = "") -> None:
+        run = Run(run=self.run, sites=list(self.sites), study=dict(self.study), state=state, ending=ending, model=model)
+        run.signed |= self._sign(run.encode_state(), "state")
+        SharedFolder(self.exchange).write(RUN_FILE, run.model_dump_json(indent=2).encode())
 
     def _sign(self, content: bytes, what: str, number: int = 0) -> dict[str, str]:
         """Return the signature for each site of a message of this run."""
         return {site: sign_message(content, self.keys.get(site), what, self.run, site, number) for site in self.sites}
 
-    def ask(self, request: Request) -> list[Answer]:
+    def ask(self, request: Request) -> dict[str, Answer]:
         """Put a request into the folder and return the answers of all sites.
 
         Raises WaitingError: if a site does not answer in time. Raises RefusedError: if a site refuses the request.
@@ -262,26 +309,21 @@ class FolderTransport:
         """
         content = request.encode()
         file = MessageFile(SharedFolder(self.exchange, f"requests/{self.run}"), request.round)
-        signatures, header = self._sign(content, "request", request.round), file.read_header() or {}
-        if (header.get("digest"), header.get("signed")) != (compute_message_digest(content), signatures):
-            file.write(content, {"run": self.run, "round": request.round, "kind": request.kind, "signed": signatures})
-        return self._collect(request, compute_message_digest(content), signatures)
-
-    def _collect(self, request: Request, digest: str, signatures: Mapping[str, str]) -> list[Answer]:
+        signatures, header = self._sign(content, "request", request.round), file.read_header()
+        if header is None or (header.digest, header.signed) != (request.digest, signatures):
+            file.write(content, {"kind": request.kind, "signed": signatures})
+        sites = secure.list_sites(request, self.sites)
         answers: dict[str, Answer] = {}
-        sites = secure.list_sites(request) if secure.is_masked(request) else self.sites
         n_rejected, end = dict.fromkeys(sites, 0), time.monotonic() + self.patience
         while True:
-            for site in sites:
-                if site in answers:
-                    continue
-                file = MessageFile(SharedFolder(self.exchange, f"answers/{self.run}/{site}"), request.round)
+            for site in [site for site in sites if site not in answers]:
                 try:
-                    answer = self._read_answer(file, site, request, (digest, signatures[site]))
+                    answered = {"request": request.digest, "request_signed": signatures[site]}
+                    answer = self.read_answer(site, request, answered)
                 except ExchangeError as error:
                     n_rejected[site] += 1
                     self.on_problem(str(error))
-                    file.set_aside()
+                    self.get_answer_file(site, request.round).set_aside()
                     if n_rejected[site] >= MAX_REJECTED:
                         raise ExchangeError(
                             f"{MAX_REJECTED} answers of {site} were rejected in round {request.round}, the last one: "
@@ -292,7 +334,7 @@ class FolderTransport:
                     answers[site] = answer
             missing = [site for site in sites if site not in answers]
             if not missing:
-                return [answers[site] for site in sites]
+                return {site: answers[site] for site in sites}
             if time.monotonic() > end:
                 out = f"leave it out (--leave-out {','.join(missing)})"
                 if secure.is_masked(request):
@@ -303,24 +345,27 @@ class FolderTransport:
                 )
             time.sleep(self.poll)
 
-    def _read_answer(self, file: MessageFile, site: str, request: Request, answered: tuple[str, str]) -> Answer | None:
-        """Return the answer of a site; None if there is none yet to the request of this digest and signature."""
+    def get_answer_file(self, site: str, number: int) -> MessageFile:
+        """Return the file of the answer of a site to a round."""
+        return MessageFile(SharedFolder(self.exchange, f"answers/{self.run}/{site}"), number)
+
+    def read_answer(self, site: str, request: Request, answered: Mapping[str, str]) -> Answer | None:
+        """Return the answer of a site; None if there is none yet.
+
+        answered: what the JSON of an answer says of the request: its digest, ``request``, and its signature. Raises
+        ExchangeError: if the answer is damaged or forged. Raises RefusedError: if the site refuses.
+        """
+        file = self.get_answer_file(site, request.round)
         header = file.read_header()
-        if header is None or (header.get("request"), header.get("request_signed")) != answered:
+        if header is None or any(getattr(header, key) != value for key, value in answered.items()):
             return None
-        name = f"the answer of {site} in round {request.round}"
-        content = file.read_content(header)
-        if not is_signed(content, header.get("signed"), self.keys.get(site), "answer", self.run, site, request.round):
-            raise ExchangeError(f"{name} does not have the signature of this site and run: it is forged or repeated.")
-        answer = Answer.decode(content, name)
-        if answer.site != site:
-            raise ExchangeError(f"{name} says that it is from {answer.site[:60]!r}: it is forged.")
-        if (answer.round, answer.request_digest) != (request.round, answered[0]):
-            raise ExchangeError(f"{name} belongs to round {answer.round}: it is late or repeated.")
-        if "refused" in answer.facts:
-            reason = make_printable(answer.facts["refused"])
-            raise RefusedError(f"{site} refuses round {request.round} ({request.kind}): {reason}")
-        return answer
+        content, signature = file.read_content(header), header.get_signature(self.reader)
+        if not is_signed(content, signature, self.keys.get(site), "answer", self.run, site, request.round):
+            raise ExchangeError(
+                f"the answer of {site} in round {request.round} does not have the signature of this site and run: it "
+                "is forged or repeated."
+            )
+        return receive_answer(content, site, request, answered["request"])
 
 
 def wait_for_sites(
@@ -365,36 +410,14 @@ def read_key(path: Path) -> bytes:
     return key
 
 
-def encode_json(values: Mapping[str, Any]) -> bytes:
-    """Return plain values as indented JSON."""
-    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def encode_state(run: Mapping[str, Any]) -> bytes:
-    """Return what is signed of ``run.json``, besides the run and the site: whether it is over, and how it ended."""
-    return json.dumps([str(run.get(name, "")) for name in ("state", "ending", "model")]).encode()
-
-
-def read_json(folder: SharedFolder, name: str) -> dict[str, Any] | None:
-    """Return the object of a small JSON file; None if there is none that can be read."""
+def read_json(folder: SharedFolder, name: str, kind: type[Parsed]) -> Parsed | None:
+    """Return the values of a small JSON file; None if there is none that can be read."""
     try:
-        value = json.loads(folder.read(name, _MAX_HEADER_BYTES) or b"")
+        return kind.model_validate(json.loads(folder.read(name, _MAX_HEADER_BYTES) or b""))
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
 
 
-def read_run(exchange: Path) -> dict[str, Any] | None:
+def read_run(exchange: Path) -> Run | None:
     """Return what ``run.json`` says; None if no run has begun."""
-    run = read_json(SharedFolder(exchange), RUN_FILE)
-    return run if run is not None and re.fullmatch(r"[0-9a-f]{12}", str(run.get("run", ""))) else None
-
-
-def get_signature(signed: object, site: str) -> str:
-    """Return the signature for a site of what a JSON file calls signed; empty if there is none."""
-    return str(signed.get(site, "")) if isinstance(signed, dict) else ""
-
-
-def make_printable(text: object) -> str:
-    """Return the words of others for the screen: one line, no control characters, not long."""
-    return "".join(char if char.isprintable() else " " for char in str(text)[:500])
+    return read_json(SharedFolder(exchange), RUN_FILE, Run)

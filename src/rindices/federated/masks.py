@@ -26,7 +26,7 @@ from rindices._typing import AnyArray
 from rindices.atomic import write_json
 from rindices.errors import join_names
 from rindices.federated import secure
-from rindices.federated.messages import Answer, RefusedError, Request, WaitingError, compute_message_digest
+from rindices.federated.messages import Answer, RefusedError, Request, WaitingError
 
 KEY_FILE, ACCEPTED_FILE = "masks.key", "accepted.json"
 
@@ -95,14 +95,14 @@ class SiteKey:
             raise RefusedError("another-key: the request names a key that is none.") from error
         return HKDF(SHA256(), 32, None, b"rindices " + purpose).derive(shared)
 
-    def mask(self, answer: Answer, request: Request) -> AnyArray:
-        """Return the sums of an answer with the masks of all other sites, (n, 2)."""
+    def mask(self, site: str, answer: Answer, request: Request) -> AnyArray:
+        """Return the sums of an answer of this site with the masks of all other sites, (n, 2)."""
         total = secure.write_numbers(answer, request)
-        digest = bytes.fromhex(compute_message_digest(request.encode()))
+        digest = bytes.fromhex(request.digest)
         for other in secure.list_sites(request):
-            if other != answer.site:
+            if other != site:
                 key = self.derive_key(request.settings["sites"][other]["key"], b"masks" + digest)
                 stream = Cipher(ChaCha20(key, bytes(16)), None).encryptor().update(bytes(total.nbytes))
                 mask = np.frombuffer(stream, dtype="<u8").astype(np.uint64).reshape(total.shape)
-                total = secure.add(total, mask if answer.site < other else secure.negate(mask))
+                total = secure.add(total, mask if site < other else secure.negate(mask))
         return total

@@ -1,8 +1,8 @@
 """Requests of the centre and answers of the sites, as bytes that can be checked.
 
-A message is a safetensors file: arrays of numbers, and the rest as JSON in its metadata. Nothing in it is executed.
-Sums have double precision, or are masked integers; large parameters of a request may have single precision. A digest
-(SHA-256) shows damage; with a key that centre and site share, a code (HMAC-SHA-256) shows who wrote it.
+A message is a safetensors file: arrays of numbers, and the rest as an array of bytes that is JSON. Nothing in it is
+executed. Numbers have double precision, or are masked integers. A digest (SHA-256) shows damage; with a key that centre
+and site share, a code (HMAC-SHA-256) shows who wrote it.
 
 Every request after the adjustment carries the preparations of its members, so that a site needs no memory of earlier
 rounds.
@@ -13,8 +13,9 @@ Shape letters: N people, R regions.
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -31,9 +32,9 @@ COMPUTE_ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, Typ
 """What numbers and settings of others can raise, LinAlgError among them."""
 MAX_MESSAGE_BYTES = 200_000_000
 """Longer messages are refused before they are read."""
-_MAX_HEADER_BYTES = 4_000_000
-_METADATA_KEY = "rindices"
-_TYPES = (np.dtype(np.float32), np.dtype(np.uint64))  # that are kept; all others become doubles
+REFUSED = "refused"
+"""Fact of an answer that says why there are no sums."""
+_FIELDS = "fields"  # name of the array of bytes that is JSON
 _HEAD_ARRAYS = tuple(each.name for each in fields(ShiftHead) if each.name != "weights")
 
 Arrays = Mapping[str, FloatArray]
@@ -68,51 +69,71 @@ class Request:
         """Return the request as bytes, the same for the same values."""
         return _encode({"kind": self.kind, "round": self.round, "settings": self.settings}, self.arrays)
 
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the request as bytes."""
+        return compute_message_digest(self.encode())
+
     @classmethod
-    def decode(cls, content: bytes, name: str = "the request") -> "Request":
-        """Return the request of bytes; ``name`` stands in messages."""
-        fields, arrays = _decode(content, name, ("F32", "F64"))
+    def decode(cls, content: bytes) -> "Request":
+        """Return the request of bytes."""
+        fields, arrays = _decode(content, "the request", ("float64",))
         try:
             return cls(str(fields["kind"]), int(fields["round"]), dict(fields["settings"]), arrays)
         except (KeyError, TypeError, ValueError) as error:
-            raise ExchangeError(f"{name} is not a request: copy it again.") from error
+            raise ExchangeError("the request is none: copy it again.") from error
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
     """Sums over the people of one site.
 
-    request_digest: digest of the request that is answered; counts: number of people in each sum, by the name of the
-    set; arrays: the sums; facts: answer to ``describe``: names of regions and covariates. Empty otherwise, but for
-    notes.
+    request: digest of the request that is answered; numbers: number of people in each set of the request
+    (`rindices.federated.kinds.list_sets`); arrays: the sums; facts: answer to ``describe``: names of regions and
+    covariates; or why the request is refused.
     """
 
-    site: str
-    kind: str
-    round: int
-    request_digest: str
-    counts: Mapping[str, int]
+    request: str
+    numbers: Sequence[int] = ()
     arrays: Arrays = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the answer as bytes."""
-        names = ("site", "kind", "round", "request_digest", "counts", "facts")
-        return _encode({name: getattr(self, name) for name in names}, self.arrays)
+        return _encode({"request": self.request, "numbers": list(self.numbers), "facts": self.facts}, self.arrays)
 
     @classmethod
     def decode(cls, content: bytes, name: str = "the answer") -> "Answer":
         """Return the answer of bytes; ``name`` stands in messages."""
-        fields, arrays = _decode(content, name, ("F64", "U64"))
+        fields, arrays = _decode(content, name, ("float64", "uint64"))
         try:
-            counts, number = dict(fields["counts"]), fields["round"]
-            site, kind, digest = (fields[key] for key in ("site", "kind", "request_digest"))
-            has_numbers = all(type(count) is int for count in [number, *counts.values()])
-            if not has_numbers or not all(isinstance(text, str) for text in (site, kind, digest)):
+            numbers = list(fields["numbers"])
+            if not all(type(number) is int for number in numbers):
                 raise TypeError
-            return cls(site, kind, number, digest, counts, arrays, dict(fields["facts"]))
+            return cls(str(fields["request"]), numbers, arrays, dict(fields["facts"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ExchangeError(f"{name} is not an answer: let the site send it again.") from error
+
+
+def receive_answer(content: bytes, site: str, request: Request, digest: str = "") -> Answer:
+    """Return the answer of a site to a request; all transports receive answers by it.
+
+    digest: that of the request, if it is equal but for rounding. Raises ExchangeError: if the answer is damaged or to
+    another request. Raises RefusedError: if the site refuses.
+    """
+    name = f"the answer of {site} in round {request.round}"
+    answer = Answer.decode(content, name)
+    if answer.request != (digest or request.digest):
+        raise ExchangeError(f"{name} is to another request: it is late, repeated or forged.")
+    if REFUSED in answer.facts:
+        reason = make_printable(answer.facts[REFUSED])
+        raise RefusedError(f"{site} refuses round {request.round} ({request.kind}): {reason}")
+    return answer
+
+
+def make_printable(text: object) -> str:
+    """Return the words of others for the screen: one line, no control characters, not long."""
+    return "".join(char if char.isprintable() else " " for char in str(text)[:500])
 
 
 def compute_message_digest(content: bytes) -> str:
@@ -156,29 +177,29 @@ def count_packed(size: int) -> int:
 
 
 def _encode(fields: Mapping[str, Any], arrays: Arrays) -> bytes:
-    text = json.dumps(fields, sort_keys=True, allow_nan=False)
-    kept = {name: array.dtype if array.dtype in _TYPES else np.float64 for name, array in arrays.items()}
-    content = {name: np.array(arrays[name], dtype=kept[name], order="C") for name in sorted(arrays)}
-    return bytes(to_bytes(content, {_METADATA_KEY: text}))
+    text = json.dumps(fields, sort_keys=True, allow_nan=False).encode()
+    types = {name: np.uint64 if array.dtype == np.uint64 else np.float64 for name, array in arrays.items()}
+    content = {name: np.array(array, dtype=types[name], order="C") for name, array in arrays.items()}
+    return bytes(to_bytes({**content, _FIELDS: np.frombuffer(text, dtype=np.uint8)}))
 
 
 def _decode(content: bytes, name: str, types: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, FloatArray]]:
     """Return the plain values and the arrays of a message."""
     if len(content) > MAX_MESSAGE_BYTES:
         raise ExchangeError(f"{name} has {len(content):,} bytes, which no message has: let it be sent again.")
-    length = int.from_bytes(content[:8], "little")
-    if len(content) < 8 or length > min(_MAX_HEADER_BYTES, len(content) - 8):
-        raise ExchangeError(f"{name} is truncated or no message: let it be sent again.")
     try:
-        header = json.loads(content[8 : 8 + length])
-        fields = json.loads(header.pop("__metadata__")[_METADATA_KEY])
-        other_types = [key for key, entry in header.items() if entry["dtype"] not in types]
         arrays = from_bytes(content)
-    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError) as error:
+        fields = json.loads(arrays.pop(_FIELDS).tobytes())
+    except (SafetensorError, ValueError, TypeError, KeyError, RecursionError, MemoryError) as error:
         raise ExchangeError(f"{name} is truncated or damaged: let it be sent again.") from error
-    if other_types or not isinstance(fields, dict):
+    if not isinstance(fields, dict) or any(array.dtype not in types for array in arrays.values()):
         raise ExchangeError(f"{name} has values of another type than a message: let it be sent again.")
     return fields, arrays
+
+
+def number_arrays(parts: Sequence[Arrays]) -> dict[str, FloatArray]:
+    """Return the arrays of several tasks or models, named by their positions."""
+    return {f"{name}.{k}": array for k, arrays in enumerate(parts) for name, array in arrays.items()}
 
 
 def check_arrays(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], name: str) -> None:

@@ -11,19 +11,20 @@ Shape letters: N people of a part, R regions.
 import logging
 import secrets
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from rindices._typing import AnyArray, FloatArray, IntArray
 from rindices.errors import StudyError, format_count
-from rindices.federated.messages import Answer, Request
+from rindices.federated.messages import Answer, Request, receive_answer
 from rindices.federated.site import BATCH, Site
 from rindices.model.fitted import FittedModel
 from rindices.study.cluster import connect_client, require_packages
@@ -32,6 +33,8 @@ from rindices.tables.chunks import ChunkSize, OpenedTable, TableChunk, split_int
 from rindices.tables.cohort import ID, Cohort
 from rindices.tables.io.frames import list_table_files
 from rindices.tables.validate import TableRequest
+
+Result = TypeVar("Result")
 
 
 class Part(NamedTuple):
@@ -93,24 +96,19 @@ def close_parts(study: str) -> None:
         _sites.pop(key)[1].cleanup()
 
 
-def answer_for_part(part: Part, content: bytes) -> bytes:
-    """Return the encoded answer of a part; runs on a worker."""
-    return open_part(part).answer(Request.decode(content)).encode()
+def call_part(part: Part, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function with the site of a part; runs on a worker."""
+    return function(open_part(part), *arguments)
 
 
-def hash_ids_of_part(part: Part) -> AnyArray:
-    """Return a number (N,) for each id of a part, to find ids that are in several parts; runs on a worker."""
-    return np.asarray(pd.util.hash_array(open_part(part).cohort.people[ID].to_numpy(dtype=object)))
+def _answer(site: PartSite, content: bytes) -> bytes:
+    """Return the encoded answer of a part."""
+    return site.answer(Request.decode(content)).encode()
 
 
-def tabulate_part(part: Part, model: FittedModel) -> pd.DataFrame:
-    """Return the cross-fitted R-indices of the people of a part; runs on a worker."""
-    return open_part(part).tabulate_people(model)
-
-
-def count_left_out(part: Part) -> int:
-    """Return the number of people of a part who lack a region or a covariate; runs on a worker."""
-    return open_part(part).n_left_out
+def _hash_ids(site: PartSite) -> AnyArray:
+    """Return a number (N,) for each id of a part, to find ids that are in several parts."""
+    return np.asarray(pd.util.hash_array(site.cohort.people[ID].to_numpy(dtype=object)))
 
 
 @dataclass
@@ -125,29 +123,33 @@ class PartitionTransport:
 
         Raises StudyError.
         """
-        numbers = np.sort(np.concatenate(self._run(hash_ids_of_part)))
+        numbers = np.sort(np.concatenate(self._run(_hash_ids)))
         n_repeated = int((numbers[1:] == numbers[:-1]).sum())
         if n_repeated:
             raise StudyError(_format_repeated(n_repeated))
 
     def count_left_out(self) -> int:
         """Return the number of people who lack a region or a covariate, and so are left out."""
-        return sum(self._run(count_left_out))
+        return sum(self._run(attrgetter("n_left_out")))
 
     def tabulate_people(self, model: FittedModel) -> pd.DataFrame:
         """Return the cross-fitted R-indices of everyone."""
-        return pd.concat(self._run(tabulate_part, model), ignore_index=True)
+        return pd.concat(self._run(PartSite.tabulate_people, model), ignore_index=True)
 
-    def ask(self, request: Request) -> list[Answer]:
+    def ask(self, request: Request) -> dict[str, Answer]:
         """Return the answers of all parts."""
-        return [Answer.decode(answer) for answer in self._run(answer_for_part, request.encode())]
+        contents = self._run(_answer, request.encode())
+        return {
+            part.name: receive_answer(content, part.name, request)
+            for part, content in zip(self.parts, contents, strict=True)
+        }
 
-    def _run(self, function: Any, *arguments: Any) -> list[Any]:
-        """Run a function for each part, on the worker that has read it if it is still there."""
+    def _run(self, function: Callable[..., Result], *arguments: Any) -> list[Result]:
+        """Call a function with the site of each part, on the worker that has read it if it is still there."""
         workers = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
         futures = [
             self.client.submit(
-                *(function, part, *arguments),
+                *(call_part, part, function, *arguments),
                 pure=False,
                 workers=[workers[k % len(workers)]] if workers else None,
                 allow_other_workers=True,

@@ -13,9 +13,10 @@ Shape letters: D columns of a Gram matrix.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
+from pydantic import BaseModel, Field, ValidationError
 
 from rindices._typing import FloatArray
 from rindices.errors import join_names
@@ -27,16 +28,18 @@ from rindices.federated.messages import (
     Preparation,
     Request,
     check_arrays,
-    compute_message_digest,
+    number_arrays,
     pack_preparations,
+    receive_answer,
     unpack_symmetric,
 )
 from rindices.federated.site import Site
-from rindices.federated.subsets import EVERYONE, GROUPS, SubsetPlan, get_member, name_member
+from rindices.federated.subsets import EVERYONE, GROUPS, SubsetPlan, name_set
+from rindices.learners.conversation import PeopleSet
 
 MAX_SITE_PEOPLE = 100_000_000
 """More people than any site has."""
-_MAX_SUM, _MAX_NAME = 1e30, 300
+_MAX_SUM = 1e30
 _TOLERANCE = 1e-8
 _SQUARE_ROOT_OF_E = float(np.exp(0.5))
 
@@ -44,8 +47,8 @@ _SQUARE_ROOT_OF_E = float(np.exp(0.5))
 class Transport(Protocol):
     """Takes messages to the sites and back."""
 
-    def ask(self, request: Request) -> Sequence[Answer]:
-        """Return the answer of every site, in the order of their names."""
+    def ask(self, request: Request) -> Mapping[str, Answer]:
+        """Return the answer of every site, as `receive_answer` returns it, in the order of their names."""
 
 
 @dataclass
@@ -57,21 +60,22 @@ class InMemoryTransport:
 
     sites: Sequence[Site]
 
-    def ask(self, request: Request) -> list[Answer]:
+    def ask(self, request: Request) -> Mapping[str, Answer]:
         """Return the answers of all sites."""
         sent = Request.decode(request.encode())
-        return [Answer.decode(site.answer(sent).encode()) for site in self.sites]
+        return {site.name: receive_answer(site.answer(sent).encode(), site.name, request) for site in self.sites}
 
 
 class Total(NamedTuple):
     """Sums over the people of all sites.
 
-    counts: number of people by the name of the set; answers: of single sites, or one of all of them under masks.
+    numbers: people of each set of the request (`kinds.list_sets`); answers: of single sites, or one of all of them
+    under masks.
     """
 
     arrays: dict[str, FloatArray]
-    counts: dict[str, int]
-    answers: Sequence[Answer]
+    numbers: list[int]
+    answers: Mapping[str, Answer]
 
 
 class RoundRecord(NamedTuple):
@@ -95,7 +99,7 @@ class Rounds:
     masked: bool = False
     left: Mapping[str, int] = field(default_factory=dict)
     records: list[RoundRecord] = field(default_factory=list)
-    _answers: dict[str, dict[str, Answer]] = field(default_factory=dict)
+    _answers: dict[str, Mapping[str, Answer]] = field(default_factory=dict)
     """Answers of the rounds that later ones are compared with, by kind and site."""
 
     def ask(self, kind: str, settings: Mapping[str, Any] | None = None, arrays: Arrays | None = None) -> Total:
@@ -107,26 +111,25 @@ class Rounds:
         own = {"sites": self._list_sites(kind)} if is_masked else {}
         request = Request(kind, len(self.records) + 1, {**(settings or {}), **own}, arrays or {})
         answers = parts = self.transport.ask(request)
-        names = [answer.site for answer in answers]
-        if kind != kinds.DESCRIBE and names != (secure.list_sites(request) if is_masked else self.sites):
+        if kind != kinds.DESCRIBE and list(answers) != secure.list_sites(request, self.sites):
             raise ExchangeError(f"the sites of round {request.round} are not those of the first round: begin again.")
         described, means = (self._answers.get(each, {}) for each in (kinds.DESCRIBE, kinds.MEANS))
-        sizes = {name: answer.counts for name, answer in described.items()}
+        sizes = {name: answer.numbers for name, answer in described.items()}
         if is_masked:
-            for answer in answers:
-                _check_belongs(answer, request)
-            parts, sizes = [secure.add_answers(answers, request)], {secure.TOTAL: _add_counts(list(described.values()))}
-        shapes = kinds.get_kind(kind).get_shapes(request)
-        for part in parts:
-            check_answer(part, request, shapes, sizes.get(part.site))
-            if kind == kinds.PRODUCTS and part.site in means and "harmonise" not in request.settings and not self.left:
-                _check_means(part, means[part.site], request)
-        self._answers[kind] = {part.site: part for part in parts}
-        self.records.append(RoundRecord(kind, len(request.encode()), max(len(answer.encode()) for answer in answers)))
+            parts = {secure.TOTAL: secure.add_answers(answers, request)}
+            sizes = {secure.TOTAL: _add_numbers(described.values())}
+        for name, part in parts.items():
+            check_answer(name, part, request, sizes.get(name))
+            if kind == kinds.PRODUCTS and name in means and "harmonise" not in request.settings and not self.left:
+                _check_means(name, part, means[name], request)
+        self._answers[kind] = parts
+        received = max(len(answer.encode()) for answer in answers.values())
+        self.records.append(RoundRecord(kind, len(request.encode()), received))
         if self.on_round is not None:
             self.on_round(len(self.records), self.records[-1])
-        totals = {name: np.sum([part.arrays[name] for part in parts], axis=0) for name in shapes}
-        return Total(totals, _add_counts(parts), parts)
+        names = kinds.list_shapes(request)
+        totals = {name: np.sum([part.arrays[name] for part in parts.values()], axis=0) for name in names}
+        return Total(totals, _add_numbers(parts.values()), parts)
 
     def _list_sites(self, kind: str) -> dict[str, dict[str, Any]]:
         """Return keys and numbers of people of all sites, and when they left, for a request."""
@@ -147,7 +150,7 @@ class Rounds:
                 "(--private)."
             )
         return {
-            name: {"key": answer.facts["key"], **answer.counts, **left.get(name, {})}
+            name: {"key": answer.facts["key"], **dict(zip(GROUPS, answer.numbers, strict=True)), **left.get(name, {})}
             for name, answer in described.items()
         }
 
@@ -184,119 +187,98 @@ class PreparedRounds:
         return self.rounds.ask(kind, settings, {**prepared_arrays, **(arrays or {})})
 
     def ask_for_tasks(
-        self, kind: str, tasks: Sequence[Sequence[Any]], get_arrays: Callable[[list[int]], Arrays]
+        self, kind: str, tasks: Sequence[tuple[PeopleSet, PeopleSet | None]], parameters: Sequence[Arrays]
     ) -> list[dict[str, FloatArray]]:
         """Ask for the sums of many tasks in one round, and return those of each.
 
-        tasks: set of people, held-out people, number of patterns, and shape if there are several; get_arrays: takes the
-        positions of tasks with the same number and shape; returns their parameters, one row each.
+        tasks: a set of people, and the held-out people, if any; parameters: arrays of each task.
         """
-        groups, arrays = kinds.list_groups_of_tasks(tasks), dict[str, FloatArray]()
-        for key, positions in groups.items():
-            arrays |= {f"{name}.{key}": array for name, array in get_arrays(positions).items()}
-        total = self.ask(kind, [get_member(str(task[0])) for task in tasks], {"tasks": tasks}, arrays).arrays
+        names = [[name_set(people), name_set(others) if others else ""] for people, others in tasks]
+        members = [people.member for people, _ in tasks]
+        total = self.ask(kind, members, {"tasks": names}, number_arrays(parameters))
         sums = [dict[str, FloatArray]() for _ in tasks]
-        for name, array in total.items():
-            name, _, key = name.partition(".")
-            for position, row in zip(groups[key], array, strict=True):
-                sums[position][name] = row
+        for name, array in total.arrays.items():
+            name, _, k = name.partition(".")
+            sums[int(k)][name] = array
         return sums
 
 
-def check_answer(
-    answer: Answer,
-    request: Request,
-    shapes: Mapping[str, tuple[int, ...]],
-    group_sizes: Mapping[str, int] | None = None,
-) -> None:
+def check_answer(site: str, answer: Answer, request: Request, group_sizes: Sequence[int] | None = None) -> None:
     """Refuse an answer that does not fit its request.
 
-    shapes: names and shapes of the arrays that the answer must have; group_sizes: number of controls and patients that
-    the site named in the first round. Raises ExchangeError: that names the site and the fault.
+    group_sizes: number of controls and patients that the site named in the first round. Raises ExchangeError: that
+    names the site and the fault.
     """
-    name = _check_belongs(answer, request)
-    check_arrays(answer.arrays, shapes, name)
+    name = f"the answer of {site} in round {request.round}"
+    check_arrays(answer.arrays, kinds.list_shapes(request), name)
     if request.kind == kinds.DESCRIBE:
         _check_facts(answer, name)
-    _check_counts(answer, request, name, group_sizes)
+    sets, sizes = kinds.list_sets(request), group_sizes or [MAX_SITE_PEOPLE] * len(GROUPS)
+    if len(answer.numbers) != len(sets):
+        raise ExchangeError(f"{name} counts other sets of people than those that were asked for.")
+    is_whole = request.kind == kinds.MEANS and site != secure.TOTAL  # all people of a group, or nobody
+    for number, (people, group) in zip(answer.numbers, sets, strict=True):
+        size = sizes[GROUPS.index(group)]
+        if not 0 <= number <= size or (is_whole and number not in (0, size)):
+            raise ExchangeError(f"{name} counts {number} {group} in {people}, where the site has {size} at most.")
+    if not any(answer.numbers) and any(array.any() for array in answer.arrays.values()):
+        raise ExchangeError(f"{name} has sums over nobody.")
     large = (key for key, array in answer.arrays.items() if np.abs(array).max(initial=0.0) > _MAX_SUM)
     if key := next(large, "") or _find_impossible_sums(answer, request):
         raise ExchangeError(f"{name}: {key!r} has sums that people cannot have.")
 
 
-def _check_belongs(answer: Answer, request: Request) -> str:
-    """Refuse an answer to another request; return what it is called in messages."""
-    name = f"the answer of {answer.site[:60]} in round {request.round}"
-    if (answer.kind, answer.round) != (request.kind, request.round):
-        raise ExchangeError(f"{name} is to round {answer.round} ({answer.kind[:40]}): it is late or repeated.")
-    if answer.request_digest != compute_message_digest(request.encode()):
-        raise ExchangeError(f"{name} is to another request: it is from an earlier study or forged.")
-    return name
+def _add_numbers(answers: Iterable[Answer]) -> list[int]:
+    """Return the numbers of people of all sites, set by set."""
+    return [sum(numbers) for numbers in zip(*(answer.numbers for answer in answers), strict=True)]
 
 
-def _add_counts(answers: Sequence[Answer]) -> dict[str, int]:
-    """Return the numbers of people of all sites by the name of the set."""
-    return {key: sum(answer.counts[key] for answer in answers) for key in answers[0].counts}
-
-
-def _check_counts(answer: Answer, request: Request, name: str, group_sizes: Mapping[str, int] | None) -> None:
-    """Refuse numbers of people that cannot be."""
-    if set(answer.counts) != set(kinds.list_counted_sets(request)):
-        raise ExchangeError(f"{name} counts other sets of people than those that were asked for.")
-    for key, count in answer.counts.items():
-        size = MAX_SITE_PEOPLE if group_sizes is None else group_sizes[key.rpartition("/")[2]]
-        is_whole = request.kind == kinds.MEANS and answer.site != secure.TOTAL and group_sizes
-        if not 0 <= count <= size or (is_whole and count not in (0, size)):
-            raise ExchangeError(f"{name} counts {count} people in {key[:60]}, where the site has {size} at most.")
-    if not any(answer.counts.values()) and any(array.any() for array in answer.arrays.values()):
-        raise ExchangeError(f"{name} has sums over nobody.")
-
-
-def _check_means(answer: Answer, means: Answer, request: Request) -> None:
+def _check_means(site: str, answer: Answer, means: Answer, request: Request) -> None:
     """Refuse sums about the centre that are not those of the round before."""
-    sets = [list(each) for each in request.settings["sets"]]
-    for group in GROUPS:
-        number, row = answer.counts[f"all/{group}"], sets.index([EVERYONE, "all", group])
-        total, offset = means.arrays[f"{group}.sum"], number * request.arrays["centre"]
+    sets = kinds.list_sets(request)
+    for group, total, n_before in zip(GROUPS, means.arrays["sum"], means.numbers, strict=True):
+        row = sets.index(("all", group))
+        offset = answer.numbers[row] * request.arrays["centre"]
         error = np.abs(answer.arrays["sum"][row] - (total - offset))
-        if means.counts[group] != number or (error > 1e-6 * (np.abs(total) + np.abs(offset))).any():
+        if n_before != answer.numbers[row] or (error > 1e-6 * (np.abs(total) + np.abs(offset))).any():
             raise ExchangeError(
-                f"the answer of {answer.site} in round {request.round} has other sums of {group} than in the round "
-                "before: its table or its program changed, or it sends wrong sums. Leave it out (--leave-out)."
+                f"the answer of {site} in round {request.round} has other sums of {group} than in the round before: "
+                "its table or its program changed, or it sends wrong sums. Leave it out (--leave-out)."
             )
 
 
+_Name = Annotated[str, Field(max_length=300, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")]  # one line that can be printed
+
+
+class _CovariateFacts(BaseModel):
+    levels: list[_Name]
+
+
+class _TableFacts(BaseModel):
+    regions: Annotated[list[_Name], Field(min_length=1)]
+    covariates: dict[_Name, _CovariateFacts]
+    unit: _Name
+    source: _Name
+
+
 def _check_facts(answer: Answer, name: str) -> None:
-    facts = answer.facts
-    regions, covariates = facts.get("regions"), facts.get("covariates")
-    lists = [regions]
-    if isinstance(covariates, dict):
-        lists += [list(covariates), *(each.get("levels") for each in covariates.values() if isinstance(each, dict))]
-    is_described = (
-        regions
-        and isinstance(covariates, dict)
-        and len(lists) == 2 + len(covariates)
-        and all(isinstance(names, list) and all(map(_is_name, names)) for names in lists)
-        and len(set(regions)) == len(regions)
-        and all(_is_name(facts.get(key)) for key in ("unit", "source"))
-    )
-    if not is_described:
-        raise ExchangeError(f"{name} does not describe a table.")
+    try:
+        facts = _TableFacts.model_validate(answer.facts, strict=True)
+    except ValidationError as error:
+        raise ExchangeError(f"{name} does not describe a table.") from error
+    if len(set(facts.regions)) < len(facts.regions):
+        raise ExchangeError(f"{name} names a region twice.")
 
 
-def _is_name(text: object) -> bool:
-    return isinstance(text, str) and len(text) <= _MAX_NAME and text.isprintable()
-
-
-def check_same_table(answers: Sequence[Answer]) -> None:
+def check_same_table(answers: Mapping[str, Answer]) -> None:
     """Refuse sites whose tables have other regions or covariates than most sites.
 
     Raises ExchangeError: that names the sites.
     """
     for what in ("regions", "covariates", "unit"):
         sites: dict[str, list[str]] = {}
-        for answer in answers:
-            sites.setdefault(json.dumps(list(answer.facts[what])), []).append(answer.site)
+        for site, answer in answers.items():
+            sites.setdefault(json.dumps(list(answer.facts[what])), []).append(site)
         if len(sites) > 1:
             most, *others = sorted(sites.values(), key=len, reverse=True)
             raise ExchangeError(
@@ -318,64 +300,45 @@ def _find_impossible_sums(answer: Answer, request: Request) -> str:
 
 def _list_grams(answer: Answer, request: Request) -> Iterator[tuple[str, FloatArray]]:
     """Yield sums of products (..., D, D) of 1 and functions of people; the first is their number."""
-    arrays = answer.arrays
-    if request.kind == kinds.AGREEMENT:
-        yield "products", _border(unpack_symmetric(arrays["products"]), arrays["sum"], answer.counts["patients"])
-    if "within" in arrays:
-        rows = [f"{name}/{group}" for _, name, group in request.settings["sets"] if group == "controls"]
-        within, sizes = unpack_symmetric(arrays["within"]), np.array([float(answer.counts[name]) for name in rows])
-        yield "within", _border(within, 0.0 * within[:, 0], sizes)
-    if request.kind == kinds.TRANSFORM:
-        for group in GROUPS:
-            names = [f"{name_member(number)}/{group}" for number in request.settings["members"]]
-            numbers = np.array([float(answer.counts[name]) for name in names])[:, None, None]
-            yield f"{group}.squares", _pair(arrays[f"{group}.sum"], arrays[f"{group}.squares"], numbers)
-    if request.kind in (kinds.PRODUCTS, kinds.MOMENTS):
-        names = [f"{name}/{group}" for *_, name, group in request.settings["sets"]]
-        numbers = np.array([float(answer.counts[name]) for name in names])
+    arrays, numbers = answer.arrays, np.array(answer.numbers, dtype=float)
+    if "products" in arrays:
         yield "products", _border(unpack_symmetric(arrays["products"]), arrays["sum"], numbers)
-    if request.kind == kinds.BLOCKS:
-        numbers = np.array([float(answer.counts[name]) for name in kinds.list_counted_sets(request)])
-        products = arrays["products"]
-        yield "squares", _pair(arrays["sum"], arrays["squares"], numbers[:, None])
-        yield "products", _border(unpack_symmetric(products), arrays["sum"] @ request.arrays["directions"], numbers)
-    if request.kind == kinds.CURVES:
-        for name, array in arrays.items():
-            if name.startswith(("moments.", "normal.")):
-                yield name, unpack_symmetric(array)
+    if "within" in arrays:
+        is_control = np.array([group == "controls" for _, group in kinds.list_sets(request)])
+        within = unpack_symmetric(arrays["within"])
+        yield "within", _border(within, 0.0 * within[:, 0], numbers[is_control])
+    if "squares" in arrays:
+        squares, total = arrays["squares"][..., None, None], arrays["sum"][..., None]
+        yield "squares", _border(squares, total, numbers[:, None, None])
+    for name in [name for name in arrays if name.startswith(("moments.", "normal."))]:
+        yield name, unpack_symmetric(arrays[name])
 
 
-def _list_ranges(answer: Answer, request: Request) -> Iterator[tuple[str, FloatArray, FloatArray, FloatArray]]:
+def _list_ranges(answer: Answer, request: Request) -> Iterator[tuple[str, FloatArray, float, float]]:
     """Yield sums with the smallest and the largest value that their people can have."""
-    arrays, counts = answer.arrays, answer.counts
-    everyone = np.array(float(sum(counts.values())))
-    if request.kind == kinds.AGREEMENT:  # of numbers from 0 to 1
-        yield "sum", arrays["sum"], 0.0 * everyone, everyone
-    if request.kind == kinds.DISTRIBUTION:
-        for name, array in arrays.items():
-            number = np.array(float(counts.get(name.removesuffix(".cosines"), everyone)))
-            yield name, array, -number, number
-    for name, array in arrays.items() if "tasks" in request.settings else ():
-        tasks = kinds.group_tasks(request.settings)[name.partition(".")[2]]
-        numbers = np.array([float(counts[f"{task[0]}/patients"]) for task in tasks])
-        if name.startswith("moments."):
-            yield name, array, np.zeros((len(tasks), 1)), numbers[:, None]
-        if name.startswith("sums."):  # s exp(-s^2 / 2) and exp(-s^2 / 2)
-            numbers, half = numbers[:, None, None], array.shape[-1] // 2
-            yield name, array[..., 0], -numbers / _SQUARE_ROOT_OF_E, numbers / _SQUARE_ROOT_OF_E
-            yield name, array[..., half], 0.0 * numbers, numbers
+    numbers = answer.numbers
+    for name, array in answer.arrays.items():
+        what, _, task = name.partition(".")
+        if what == "sum" and request.kind == kinds.AGREEMENT:  # of numbers from 0 to 1
+            yield name, array, 0.0, numbers[0]
+        if what == "distances":
+            yield name, array, -sum(numbers), sum(numbers)
+        if what == "cosines":
+            yield from ((name, row, -number, number) for row, number in zip(array, numbers, strict=True))
+        if what == "moments":
+            yield name, array, 0.0, numbers[int(task)]
+        if what == "sums":  # s exp(-s^2 / 2) and exp(-s^2 / 2)
+            largest = numbers[int(task)] / _SQUARE_ROOT_OF_E
+            yield name, array[..., 0], -largest, largest
+            yield name, array[..., array.shape[-1] // 2], 0.0, numbers[int(task)]
 
 
-def _border(products: FloatArray, edge: FloatArray, corner: FloatArray | int) -> FloatArray:
+def _border(products: FloatArray, edge: FloatArray, corner: FloatArray) -> FloatArray:
     """Return matrices (..., D, D) with one more row and column in front."""
     matrices = np.empty((*products.shape[:-2], *(size + 1 for size in products.shape[-2:])))
     matrices[..., 1:, 1:], matrices[..., 0, 0] = products, corner
     matrices[..., 0, 1:] = matrices[..., 1:, 0] = edge
     return matrices
-
-
-def _pair(total: FloatArray, squares: FloatArray, number: FloatArray | int) -> FloatArray:
-    return _border(squares[..., None, None], total[..., None], number)
 
 
 def _is_gram(matrices: FloatArray) -> bool:

@@ -2,7 +2,7 @@
 
 A sum is an integer modulo 2^128, in steps of 2^-64: two unsigned numbers of 64 bits, the lower one first. Sums of
 doubles are exact in it from 1e-3 on, and a total stays below 2^62, or 4e18; a site refuses larger sums. Each masked
-answer is one array of such integers: the numbers of people, then the sums in the order of `RequestKind.get_shapes`.
+answer is one array of such integers: the numbers of people, then the sums in the order of `kinds.list_shapes`.
 
 The request names all sites, with their public keys and numbers of people (``sites``); ``until`` is the first round
 without a site that left.
@@ -36,10 +36,12 @@ def is_masked(request: Request) -> bool:
     return "sites" in request.settings
 
 
-def list_sites(request: Request) -> list[str]:
-    """Return the sites whose masks are in the answers to a request: those that have not left."""
-    sites: Sites = request.settings["sites"]
-    return sorted(name for name, entry in sites.items() if request.round < entry.get("until", np.inf))
+def list_sites(request: Request, sites: Sequence[str] = ()) -> list[str]:
+    """Return the sites that are asked; under masks those that the request names and that have not left."""
+    if not is_masked(request):
+        return list(sites)
+    named: Sites = request.settings["sites"]
+    return sorted(name for name, entry in named.items() if request.round < entry.get("until", np.inf))
 
 
 def write_numbers(answer: Answer, request: Request) -> AnyArray:
@@ -47,9 +49,7 @@ def write_numbers(answer: Answer, request: Request) -> AnyArray:
 
     Raises RefusedError: if a sum is too large.
     """
-    shapes = kinds.get_kind(request.kind).get_shapes(request)
-    counts = [float(answer.counts[name]) for name in kinds.list_counted_sets(request)]
-    numbers = np.concatenate([counts, *(answer.arrays[name].ravel() for name in shapes)])
+    numbers = np.concatenate([answer.numbers, *(answer.arrays[name].ravel() for name in kinds.list_shapes(request))])
     if np.abs(numbers).max(initial=0.0) * len(list_sites(request)) > _LARGEST:
         raise RefusedError(
             f"overflow: a sum of {request.kind} is larger than {_LARGEST:.0e}: give columns other units."
@@ -75,32 +75,29 @@ def negate(integers: AnyArray) -> AnyArray:
     return np.asarray(inverted)
 
 
-def add_answers(answers: Sequence[Answer], request: Request) -> Answer:
+def add_answers(answers: Mapping[str, Answer], request: Request) -> Answer:
     """Return the total of masked answers, whose masks cancel, as the answer of one site.
 
     Raises ExchangeError: if an answer does not have the integers that were asked for.
     """
-    shapes, names = kinds.get_kind(request.kind).get_shapes(request), kinds.list_counted_sets(request)
-    sizes = [1] * len(names) + [int(np.prod(shape)) for shape in shapes.values()]
+    shapes, n_sets = kinds.list_shapes(request), len(kinds.list_sets(request))
+    sizes = [n_sets, *(int(np.prod(shape)) for shape in shapes.values())]
     total = np.zeros((sum(sizes), 2), dtype=np.uint64)
-    for answer in answers:
+    for site, answer in answers.items():
         masked = answer.arrays.get(MASKED)
-        if set(answer.arrays) != {MASKED} or answer.counts or masked is None or masked.dtype != np.uint64:
-            raise ExchangeError(f"the answer of {answer.site} in round {request.round} is not masked: let it refuse.")
+        if set(answer.arrays) != {MASKED} or answer.numbers or masked is None or masked.dtype != np.uint64:
+            raise ExchangeError(f"the answer of {site} in round {request.round} is not masked: let it refuse.")
         if masked.shape != total.shape:
-            raise ExchangeError(f"the answer of {answer.site} in round {request.round} has {len(masked)} numbers.")
+            raise ExchangeError(f"the answer of {site} in round {request.round} has {len(masked)} numbers.")
         total = add(total, masked)
     numbers = read_numbers(total)
     if (np.abs(numbers) > _LARGEST).any():
         raise ExchangeError(
             f"the masks of round {request.round} do not cancel: a site was shown another request, or sends wrong sums."
         )
-    parts = np.split(numbers, np.cumsum(sizes)[:-1])
-    counts = {name: round(float(part[0])) for name, part in zip(names, parts, strict=False)}
-    arrays = {
-        name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts[len(names) :], strict=True)
-    }
-    return Answer(TOTAL, request.kind, request.round, answers[0].request_digest, counts, arrays)
+    counts, *parts = np.split(numbers, np.cumsum(sizes)[:-1])
+    arrays = {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+    return Answer(request.digest, [round(number) for number in counts.tolist()], arrays)
 
 
 def read_numbers(integers: AnyArray) -> FloatArray:

@@ -10,9 +10,9 @@ directions, B blocks, Q cosines.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,6 @@ from rindices.federated.messages import (
     RefusedError,
     Request,
     check_arrays,
-    compute_message_digest,
     get_prepared_arrays,
     pack_symmetric,
     unpack_symmetric,
@@ -41,12 +40,12 @@ from rindices.federated.subsets import (
     SAMPLE,
     SubsetPlan,
     Subsets,
-    get_member,
     list_folds,
-    name_held_out,
-    name_member,
+    name_set,
+    read_set,
 )
 from rindices.learners.contrastive.linear_start import sum_contrasts
+from rindices.learners.conversation import PeopleSet
 from rindices.learners.inference import SHARES, ContrastiveHead, TransformSums
 from rindices.learners.missing_cells import complete_people
 from rindices.learners.prepared_people import N_FOLDS, HashArray, hash_people
@@ -73,10 +72,10 @@ BATCH = 10_000
 
 @dataclass
 class _Sums:
-    """Sums, the number of people in each, and facts about the table."""
+    """Numbers of people of the sets of a request, sums over them, and facts about the table."""
 
+    numbers: list[int] = field(default_factory=list)
     arrays: dict[str, FloatArray] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
     def add_rows(self, names: Sequence[str], parts: Sequence[Sequence[Any]]) -> None:
@@ -124,11 +123,11 @@ class Site:
         Raises RefusedError: if a sum would be over too few people. Raises ExchangeError: if the request is not as it
         should be.
         """
-        kind, sums = kinds.get_kind(request.kind), _Sums()
+        sums = _Sums()
         if any(not np.isfinite(array).all() for array in request.arrays.values()):
             raise ExchangeError(f"the request {request.kind} has parameters that are not finite.")
         try:
-            shapes = kind.get_shapes(request)
+            shapes = kinds.list_shapes(request)
             self._bind_to_sites(request)
             self._guard.count_round()
             self._bind(request)
@@ -138,18 +137,15 @@ class Site:
         except COMPUTE_ERRORS as error:
             raise ExchangeError(f"the request {request.kind} cannot be computed ({error}).") from error
         check_arrays(sums.arrays, shapes, f"the answer of {self.name}")
-        digest = compute_message_digest(request.encode())
-        answer = Answer(self.name, request.kind, request.round, digest, sums.counts, sums.arrays, sums.facts)
+        answer = Answer(request.digest, sums.numbers, sums.arrays, sums.facts)
         if self.key is not None and secure.is_masked(request):
-            masked = self.key.mask(answer, request)
-            answer = replace(answer, counts={}, arrays={secure.MASKED: masked}, facts={})
+            answer = Answer(request.digest, arrays={secure.MASKED: self.key.mask(self.name, answer, request)})
         self._guard.save()
         return answer
 
     def _answer_describe(self, request: Request, sums: _Sums) -> None:
         cohort = self.cohort
-        for group, mask in self._groups.items():
-            sums.counts[group] = self._count(mask, group, "all")
+        sums.numbers = [self._count(mask, group, "all") for group, mask in self._groups.items()]
         everyone = np.ones(len(cohort), dtype=bool)
         not_positive = _add_batches(everyone, lambda rows: [(self._get_volumes(rows) <= 0).sum()])[0]
         sums.facts = {
@@ -268,6 +264,12 @@ class Site:
             volumes = harmoniser.transform(volumes, design[rows], [self.name] * len(rows))
         return np.concatenate([design[rows], volumes], axis=1)
 
+    def _get_centred(
+        self, request: Request, design: FloatArray, harmoniser: Harmoniser | None, rows: IntArray
+    ) -> FloatArray:
+        """Return the columns (n, P + R) of some people about the centre of the request."""
+        return self._get_columns(request, design, rows, harmoniser) - request.arrays["centre"]
+
     def _get_harmoniser(self, request: Request, key: str, design: FloatArray) -> Harmoniser | None:
         """Return a harmoniser of a request, with the effect of this site, from its controls, if it lacks it."""
         if "harmonise" not in request.settings:
@@ -285,30 +287,26 @@ class Site:
         return harmoniser.with_sites(volumes, design[rows], [self.name] * len(rows), 2)
 
     def _answer_means(self, request: Request, sums: _Sums) -> None:
-        design = self._build_design(request)
-        for group, mask in self._find_adjustable(request, sums).items():
-            sums.counts[group] = self._count(mask, group, "all")
-            (sums.arrays[f"{group}.sum"],) = _add_batches(
-                mask, lambda rows: [self._get_columns(request, design, rows).sum(axis=0)]
-            )
+        design, parts = self._build_design(request), []
+        for group, mask in self._find_adjustable(request).items():
+            sums.numbers.append(self._count(mask, group, "all"))
+            parts.append(_add_batches(mask, lambda rows: [self._get_columns(request, design, rows).sum(axis=0)]))
+        sums.add_rows(("sum",), parts)
 
     def _answer_products(self, request: Request, sums: _Sums) -> None:
-        design, allowed, products = self._build_design(request), self._find_adjustable(request, sums), []
+        design, allowed, products = self._build_design(request), self._find_adjustable(request), []
         within, effects, sizes = [], [], self._count_categories(request, "controls")
         # where folds would have few people of a category, members are adjusted as everyone
         is_split = not self._is_masked or bool(((sizes <= 0) | (sizes >= N_FOLDS * self.fewest)).all())
         for key, name, group in request.settings["sets"]:
             mask = self._get_subsets(request).find(str(name) if is_split else "all", str(group)) & allowed[group]
-            number = sums.counts[f"{name}/{group}"] = self._count(mask, group, name)
+            sums.numbers.append(self._count(mask, group, name))
             harmoniser = self._get_harmoniser(request, str(key), design)
-
-            def sum_batch(rows: IntArray, own: Harmoniser | None = harmoniser) -> tuple[FloatArray, FloatArray]:
-                return sum_moments(self._get_columns(request, design, rows, own) - request.arrays["centre"])
-
-            products.append(_add_batches(mask, sum_batch))
+            products.append(_add_moments(mask, partial(self._get_centred, request, design, harmoniser)))
             if group == "controls":
                 total = products[-1][0]
-                within.append([products[-1][1] - pack_symmetric(np.outer(total, total)) / max(number, 1)])
+                squares = pack_symmetric(np.outer(total, total)) / max(sums.numbers[-1], 1)
+                within.append([products[-1][1] - squares])
                 if harmoniser is not None:
                     row = harmoniser.sites.index(self.name)
                     effects.append([np.stack([harmoniser.shift[row], harmoniser.scale[row]])])
@@ -318,20 +316,14 @@ class Site:
         elif request.settings.get("within"):
             sums.add_rows(("within",), within)
 
-    def _find_adjustable(self, request: Request, sums: _Sums) -> dict[str, BoolArray]:
+    def _find_adjustable(self, request: Request) -> dict[str, BoolArray]:
         """Return the people (N,) of each group; nobody where a category has too few people.
 
         The product of an indicator and a region is a sum over the people of one category.
         """
-        allowed = {}
-        for group, mask in self._groups.items():
-            sizes = self._count_categories(request, group)
-            is_small = bool(((sizes > 0) & (sizes < self.fewest)).any())
-            if is_small:
-                note = f"{group} are adjusted with the effects of the other sites: a category has too few of them here"
-                sums.facts.setdefault("notes", []).append(note)
-            allowed[group] = np.zeros_like(mask) if is_small else mask
-        return allowed
+        sizes = {group: self._count_categories(request, group) for group in GROUPS}
+        is_small = {group: bool(((each > 0) & (each < self.fewest)).any()) for group, each in sizes.items()}
+        return {group: np.zeros_like(mask) if is_small[group] else mask for group, mask in self._groups.items()}
 
     def _count_categories(self, request: Request, group: str) -> FloatArray:
         """Return the numbers of people of a group with and without each indicator; under masks, those of all sites."""
@@ -346,65 +338,52 @@ class Site:
         return np.concatenate([ones, number - ones])
 
     def _answer_transform(self, request: Request, sums: _Sums) -> None:
-        for group in GROUPS:
-            added = []
-            for number in request.settings["members"]:
-                head = self._get_preparation(request, str(number)).head
+        added = []
+        for name, group in kinds.list_sets(request):
+            key = str(read_set(name).member)
+            head = self._get_preparation(request, key).head
 
-                def sum_batch(rows: IntArray, key: str = str(number), head: ContrastiveHead = head) -> list[FloatArray]:
-                    z = (self._get_values(request, key, rows) - head.control_mean) / head.control_scale
-                    parts = [TransformSums.compute(z, share) for share in SHARES.tolist()]
-                    return [np.array(each) for each in zip(*parts, strict=True)]
+            def sum_batch(rows: IntArray, key: str = key, head: ContrastiveHead = head) -> list[FloatArray]:
+                z = (self._get_values(request, key, rows) - head.control_mean) / head.control_scale
+                parts = [TransformSums.compute(z, share) for share in SHARES.tolist()]
+                return [np.array(each) for each in zip(*parts, strict=True)]
 
-                added.append(_add_batches(self._select(request, sums, name_member(int(number)), group), sum_batch))
-            sums.add_rows([f"{group}.{name}" for name in ("sum", "squares", "logs")], added)
+            added.append(_add_batches(self._select(request, sums, name, group), sum_batch))
+        sums.add_rows(("sum", "squares", "logs"), added)
 
     def _answer_moments(self, request: Request, sums: _Sums) -> None:
         moments = []
-        for number, name, group in request.settings["sets"]:
-
-            def sum_batch(rows: IntArray, key: str = str(number)) -> tuple[FloatArray, FloatArray]:
-                return sum_moments(self._compute_shifts(request, key, rows))
-
-            moments.append(_add_batches(self._select(request, sums, name, group), sum_batch))
+        for key, name, group in request.settings["sets"]:
+            compute_shifts = partial(self._compute_shifts, request, str(key))
+            moments.append(_add_moments(self._select(request, sums, name, group), compute_shifts))
         sums.add_rows(("sum", "products"), moments)
 
     def _answer_blocks(self, request: Request, sums: _Sums) -> None:
-        design, arrays = self._build_design(request), request.arrays
-        coefficients, subsets, by_group = arrays["coefficients"], self._get_subsets(request), []
-
-        harmoniser = self._get_harmoniser(request, EVERYONE, design)
+        design, arrays, added = self._build_design(request), request.arrays, []
+        coefficients, harmoniser = arrays["coefficients"], self._get_harmoniser(request, EVERYONE, design)
 
         def adjust(rows: IntArray) -> FloatArray:
-            centred = self._get_columns(request, design, rows, harmoniser) - arrays["centre"]
+            centred = self._get_centred(request, design, harmoniser, rows)
             return np.asarray(centred[:, len(coefficients) :] - centred[:, : len(coefficients)] @ coefficients)
 
         if self.fewest:
             self._check_adjusted(adjust(np.arange(len(self.cohort))))
         for group in GROUPS:
             n_blocks = int(request.settings["n_blocks"][group])
-            blocks = subsets.assign_blocks(group, n_blocks)
+            blocks = self._get_subsets(request).assign_blocks(group, n_blocks)
             for block in range(n_blocks):
-                sums.counts[f"block-{block}/{group}"] = self._count(blocks == block, group, f"block {block}")
-
-            def sum_batch(rows: IntArray, blocks: IntArray = blocks, number: int = n_blocks) -> tuple[FloatArray, ...]:
-                return sum_blocks(adjust(rows), arrays["directions"], blocks[rows], number)
-
-            by_group.append(_add_batches(blocks >= 0, sum_batch))
-        names, added = ("sum", "squares", "products"), zip(*by_group, strict=True)
-        sums.arrays = {name: np.concatenate(each) for name, each in zip(names, added, strict=True)}
+                sums.numbers.append(self._count(blocks == block, group, f"block {block}"))
+                added.append(_add_moments(blocks == block, lambda rows: adjust(rows) / arrays["scale"]))
+        sums.add_rows(("sum", "products"), added)
 
     def _answer_rotation(self, request: Request, sums: _Sums) -> None:
-        for key, tasks in kinds.group_tasks(request.settings).items():
-            maps, offsets, directions = (request.arrays[f"{name}.{key}"] for name in ("map", "offset", "directions"))
-            contrasts = []
-            for k, task in enumerate(tasks):
-                white = self._get_patients(request, sums, task[0]) @ maps[k] - offsets[k]
-                self._check_rotation(white, directions[k])
-                values, gradients, curvatures = sum_contrasts(white, directions[k])
-                parts = np.concatenate([values[..., None], gradients, pack_symmetric(curvatures)], axis=3)
-                contrasts.append(parts.reshape(*values.shape[:2], -1))
-            sums.arrays[f"sums.{key}"] = np.stack(contrasts)
+        for k, (name, _) in enumerate(request.settings["tasks"]):
+            linear_map, offset, directions = (request.arrays[f"{each}.{k}"] for each in ("map", "offset", "directions"))
+            white = self._get_patients(request, sums, name) @ linear_map - offset
+            self._check_rotation(white, directions)
+            values, gradients, curvatures = sum_contrasts(white, directions)
+            parts = np.concatenate([values[..., None], gradients, pack_symmetric(curvatures)], axis=3)
+            sums.arrays[f"sums.{k}"] = parts.reshape(*values.shape[:2], -1)
 
     def _check_rotation(self, white: FloatArray, directions: FloatArray) -> None:
         """Refuse severities (n, M) that are not whitened, and directions (S, M, M) that see few people."""
@@ -416,43 +395,38 @@ class Site:
         self._guard.check_weights(np.exp(-0.5 * s * s), "a rotation")
 
     def _answer_curves(self, request: Request, sums: _Sums) -> None:
-        for key, tasks in kinds.group_tasks(request.settings).items():
-            expectations = []
-            for k, task in enumerate(tasks):
-                own = {name: array[k] for name in _HEADS if (array := request.arrays.get(f"{name}.{key}")) is not None}
-                weights, interaction = own["weights"], own.get("interaction")
-                posterior = make_packed_posterior(own["gram"], own["correlation"], interaction)
-                people = self._get_patients(request, sums, task[0])
-                if task[1] and task[1] != task[0].replace("member", "held-out"):
-                    raise RefusedError(f"other-likelihood: {task[1][:40]} is not what {task[0][:40]} has not seen.")
-                held_out = self._get_patients(request, sums, task[1]) if task[1] else people[:0]
-                likelihood = sum_likelihood(held_out, weights, posterior)
-                functions = list_functions(posterior.points.shape[1], N_STEPS, interaction is not None)
-                expectations.append((*sum_expectations(people, weights, posterior, functions), likelihood))
-            names, added = ("cross", "moments", "normal", "likelihood"), zip(*expectations, strict=True)
-            sums.arrays |= {f"{name}.{key}": np.stack(each) for name, each in zip(names, added, strict=True)}
+        for k, (name, held_out) in enumerate(request.settings["tasks"]):
+            people = read_set(name)
+            if held_out and (people.part, read_set(held_out)) != ("seen", people._replace(part="unseen")):
+                raise RefusedError(f"other-likelihood: {held_out[:40]} is not what {name[:40]} has not seen.")
+            model, patients = SentModel.read(request, k), self._get_patients(request, sums, name)
+            others = self._get_patients(request, _Sums(), held_out) if held_out else patients[:0]
+            added = (*model.sum_expectations(patients), np.array(model.sum_likelihood(others)))
+            names = ("cross", "moments", "normal", "likelihood")
+            sums.arrays |= {f"{each}.{k}": array for each, array in zip(names, added, strict=True)}
 
     def _answer_agreement(self, request: Request, sums: _Sums) -> None:
         indices = np.concatenate(self._infer_indices(request, sums, "patients")[0], axis=1)
         self._check_range(indices)
-        sums.arrays = {"sum": indices.sum(axis=0), "products": pack_symmetric(indices.T @ indices)}
+        sums.add_rows(("sum", "products"), [sum_moments(indices)])
 
     def _answer_distribution(self, request: Request, sums: _Sums) -> None:
-        is_used = np.zeros(len(self.cohort), dtype=bool)
+        is_used, cosines = np.zeros(len(self.cohort), dtype=bool), []
         for group in GROUPS:
             indices, mask = self._infer_indices(request, sums, group)
             is_used |= mask
             orders = request.settings["orders"]
-            aligned = [each[:, list(order)] for each, order in zip(indices, orders, strict=True)]
-            self._check_range(np.mean(aligned, axis=0))
-            sums.arrays[f"{group}.cosines"] = sum_cosines(np.mean(aligned, axis=0), kinds.N_COSINES)
+            mean = np.mean([each[:, list(order)] for each, order in zip(indices, orders, strict=True)], axis=0)
+            self._check_range(mean)
+            cosines.append([sum_cosines(mean, kinds.N_COSINES)])
+        sums.add_rows(("cosines",), cosines)
         if "precision" in request.arrays:
             precision = unpack_symmetric(request.arrays["precision"])
             number, own_share = int(request.settings["n_people"]), float(request.settings["own_share"])
             values = self._get_values(request, EVERYONE, np.flatnonzero(is_used))
             distances = scale_distances(values, request.arrays["mean"], precision, number, own_share)
             self._check_range(distances[:, None])
-            sums.arrays["distances.cosines"] = sum_cosines(distances[:, None], kinds.N_DISTANCE_COSINES)[0]
+            sums.arrays["distances"] = sum_cosines(distances[:, None], kinds.N_DISTANCE_COSINES)[0]
 
     def _check_range(self, values: FloatArray) -> None:
         """Refuse numbers (n, K) from 0 to 1 of which few people are near 0 or near 1 while all others are not."""
@@ -460,33 +434,32 @@ class Site:
 
     def _infer_indices(self, request: Request, sums: _Sums, group: str) -> tuple[list[FloatArray], BoolArray]:
         """Return the R-indices (n, M) of the people of a group by each of T models, and who they are (N,)."""
-        mask = self._select(request, sums, SAMPLE, group, group)
-        arrays, indices, people = request.arrays, [], dict[str, FloatArray]()
-        for k, (number, weights) in enumerate(zip(request.settings["members"], arrays["weights"], strict=True)):
-            if (key := str(number)) not in people:
+        mask = self._select(request, sums, SAMPLE, group)
+        indices, people = [], dict[str, FloatArray]()
+        for k, key in enumerate(map(str, request.settings["members"])):
+            if key not in people:
                 people[key] = self._compute_shifts(request, key, np.flatnonzero(mask))
-            interaction = arrays["interaction"][k] if "interaction" in arrays else None
-            posterior = make_packed_posterior(arrays["gram"][k], arrays["correlation"][k], interaction)
-            indices.append(posterior.compute_means(people[key] @ weights))
+            model = SentModel.read(request, k)
+            indices.append(model.posterior.compute_means(people[key] @ model.weights))
         return indices, mask
 
     def _get_patients(self, request: Request, sums: _Sums, name: str) -> FloatArray:
         """Return the shifts (n, R) of the patients of a set by the preparation of its member, and count them."""
         self._select(request, sums, name, "patients")
-        partition, folds = list_folds(name)
-        key, parts = str(get_member(name)), []
+        people, parts = read_set(name), []
+        key = str(people.member)
         self._get_preparation(request, key)
-        for number in (partition * N_FOLDS + fold for fold in folds):
-            if (key, number) not in self._shifts:
-                mask = self._get_subsets(request).find(name_held_out(number), "patients")
-                self._shifts[key, number] = self._compute_shifts(request, key, np.flatnonzero(mask))
-            parts.append(self._shifts[key, number])
+        for fold in list_folds(people):
+            if (key, fold) not in self._shifts:
+                mask = self._get_subsets(request).find(name_set(PeopleSet(fold, "unseen")), "patients")
+                self._shifts[key, fold] = self._compute_shifts(request, key, np.flatnonzero(mask))
+            parts.append(self._shifts[key, fold])
         return np.concatenate(parts)
 
-    def _select(self, request: Request, sums: _Sums, name: str, group: str, key: str | None = None) -> BoolArray:
-        """Return the people (N,) of a set and a group, and count them under a key, if a sum over them is allowed."""
+    def _select(self, request: Request, sums: _Sums, name: str, group: str) -> BoolArray:
+        """Return the people (N,) of a set and a group, and count them, if a sum over them is allowed."""
         mask = self._get_subsets(request).find(str(name), str(group))
-        sums.counts[key or f"{name}/{group}"] = self._count(mask, group, name)
+        sums.numbers.append(self._count(mask, group, name))
         return mask
 
     def _count(self, mask: BoolArray, group: str, name: str) -> int:
@@ -536,7 +509,8 @@ class Site:
 
     def _find_controls(self, request: Request, key: str) -> BoolArray:
         """Return the controls (N,) from whom the effect of this site is learnt; all, if a member sees none of them."""
-        seen = self._get_subsets(request).find("all" if key == EVERYONE else name_member(int(key)), "controls")
+        name = "all" if key == EVERYONE else name_set(PeopleSet(int(key), "seen"))
+        seen = self._get_subsets(request).find(name, "controls")
         return seen if seen.sum() > 1 else self._groups["controls"]
 
     def _get_subsets(self, request: Request) -> Subsets:
@@ -549,9 +523,8 @@ class Site:
         """Return the sets of a plan."""
 
         def hash_own_people(purpose: str) -> HashArray:
-            starts = range(0, max(len(self.cohort), 1), BATCH)
-            parts = [np.arange(start, min(start + BATCH, len(self.cohort))) for start in starts]
-            return np.concatenate([hash_people(self._get_measured(rows), plan.seed, purpose) for rows in parts])
+            batches = map(self._get_measured, _split_rows(np.arange(len(self.cohort))))
+            return np.concatenate([hash_people(values, plan.seed, purpose) for values in batches])
 
         columns = [
             (values == level).to_numpy()
@@ -573,7 +546,7 @@ class Site:
         harmoniser, plan = model.preprocessing.harmoniser, SubsetPlan.from_dict(settings["plan"])
         subsets = self._make_subsets(plan)
         seen = [
-            np.any([subsets.find(name_member(int(number)), group) for group in GROUPS], axis=0)
+            np.any([subsets.find(name_set(PeopleSet(int(number), "seen")), group) for group in GROUPS], axis=0)
             for number in settings["numbers"]
         ]
         tables, unseen = [], ~np.stack(seen)
@@ -583,8 +556,7 @@ class Site:
                 rows = mask if (mask & is_control).sum() > 1 else np.ones_like(mask)
                 own.append(pipeline.with_sites(self.cohort.take(rows), 2))
             model = replace(model.with_sites(self.cohort, 2), pipelines=tuple(own))
-        for start in range(0, len(self.cohort), BATCH):
-            rows = np.arange(start, min(start + BATCH, len(self.cohort)))
+        for rows in _split_rows(np.arange(len(self.cohort))):
             volumes = pd.DataFrame(self._get_measured(rows), columns=list(self.regions))
             tables.append(model.tabulate_own_people(replace(self.cohort.take(rows), volumes=volumes), unseen[:, rows]))
         return pd.concat(tables, ignore_index=True)
@@ -596,14 +568,20 @@ class Site:
         return f"{people}, {len(self.regions)} regions{left_out}"
 
 
-_HEADS = ("weights", "gram", "correlation", "interaction")  # what a request for curves has of each model
-
-
 def _add_batches(mask: BoolArray, function: Callable[[IntArray], Sequence[Any]]) -> list[Any]:
     """Return the sums of a function of rows over the people of a mask (N,), in batches; an empty one for nobody."""
-    rows = np.flatnonzero(mask)
-    parts = [function(rows[start : start + BATCH]) for start in range(0, max(len(rows), 1), BATCH)]
+    parts = [function(rows) for rows in _split_rows(np.flatnonzero(mask))]
     return [np.sum(each, axis=0) for each in zip(*parts, strict=True)]
+
+
+def _split_rows(rows: IntArray) -> list[IntArray]:
+    """Return rows (n,) in batches; an empty one for nobody."""
+    return [rows[start : start + BATCH] for start in range(0, max(len(rows), 1), BATCH)]
+
+
+def _add_moments(mask: BoolArray, prepare: Callable[[IntArray], FloatArray]) -> list[Any]:
+    """Return the moments of the people of a mask (N,), in batches; prepare: takes rows and returns people (n, R)."""
+    return _add_batches(mask, lambda rows: sum_moments(prepare(rows)))
 
 
 def find_usable_people(cohort: Cohort) -> BoolArray:
@@ -638,45 +616,42 @@ def sum_moments(people: FloatArray) -> tuple[FloatArray, FloatArray]:
     return people.sum(axis=0), pack_symmetric(people.T @ people)
 
 
-def sum_blocks(
-    residuals: FloatArray, directions: FloatArray, blocks: IntArray, n_blocks: int
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return sums and squares (B, R) of people (N, R), and packed products of directions (R, D), by block (N,)."""
-    people = [residuals[blocks == block] for block in range(n_blocks)]
-    sums = np.stack([each.sum(axis=0) for each in people])
-    squares = np.stack([(each**2).sum(axis=0) for each in people])
-    scores = [each @ directions for each in people]
-    return sums, squares, np.stack([pack_symmetric(each.T @ each) for each in scores])
+class SentModel(NamedTuple):
+    """A model of curves that a request has.
 
-
-def make_packed_posterior(
-    gram: FloatArray, correlation: FloatArray, interaction: FloatArray | None = None
-) -> SeverityPosterior:
-    """Return the posterior of packed products of the steps, packed correlations and interactions."""
-    correlations = unpack_symmetric(correlation)
-    prior = compute_log_copula(correlations)
-    return SeverityPosterior.from_gram(unpack_symmetric(gram), prior, len(correlations), interaction)
-
-
-def sum_expectations(
-    patients: FloatArray, weights: FloatArray, posterior: SeverityPosterior, functions: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the sums of the E step: sum x E[f]' (R, T), packed sum E[f f'] and packed sum E[y y'].
-
-    f are the functions of z (G, T) and y the severities as normal quantiles. ``patients`` are (N, R).
+    weights (R, M * K); functions (G, T): of the severities at the points of the posterior, of which sums are asked for.
     """
-    cross, point_weights = np.zeros((len(weights), functions.shape[1])), np.zeros(len(posterior.points))
-    is_basis = functions.shape[1] == weights.shape[1]
-    for part, summary in summarise_people(patients, weights, posterior, None if is_basis else functions):
-        cross += part.T @ summary.basis
-        point_weights += summary.point_weights
-    moments, normal = sum_points(functions, posterior.points, point_weights)
-    return cross, pack_symmetric(moments), pack_symmetric(normal)
 
+    weights: FloatArray
+    posterior: SeverityPosterior
+    functions: FloatArray
 
-def sum_likelihood(patients: FloatArray, weights: FloatArray, posterior: SeverityPosterior) -> float:
-    """Return the summed log-likelihood of patients (N, R), relative to a control."""
-    return float(sum(summary.log_sum.sum() for _, summary in summarise_people(patients, weights, posterior)))
+    @classmethod
+    def read(cls, request: Request, k: int) -> Self:
+        """Return a model of a request."""
+        weights, gram, correlation = (request.arrays[f"{name}.{k}"] for name in ("weights", "gram", "correlation"))
+        correlation, interaction = unpack_symmetric(correlation), request.arrays.get(f"interaction.{k}")
+        prior, n_patterns = compute_log_copula(correlation), len(correlation)
+        posterior = SeverityPosterior.from_gram(unpack_symmetric(gram), prior, n_patterns, interaction)
+        return cls(weights, posterior, list_functions(n_patterns, N_STEPS, interaction is not None))
+
+    def sum_expectations(self, patients: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the sums of the E step: sum x E[f]' (R, T), packed sum E[f f'] and packed sum E[y y'].
+
+        f are the functions and y the severities as normal quantiles. ``patients`` are (N, R).
+        """
+        cross, point_weights = np.zeros((len(self.weights), self.functions.shape[1])), np.zeros(len(self.functions))
+        functions = None if self.functions.shape[1] == self.weights.shape[1] else self.functions
+        for part, summary in summarise_people(patients, self.weights, self.posterior, functions):
+            cross += part.T @ summary.basis
+            point_weights += summary.point_weights
+        moments, normal = sum_points(self.functions, self.posterior.points, point_weights)
+        return cross, pack_symmetric(moments), pack_symmetric(normal)
+
+    def sum_likelihood(self, patients: FloatArray) -> float:
+        """Return the summed log-likelihood of patients (N, R), relative to a control."""
+        summaries = summarise_people(patients, self.weights, self.posterior)
+        return float(sum(summary.log_sum.sum() for _, summary in summaries))
 
 
 def sum_cosines(values: FloatArray, number: int) -> FloatArray:

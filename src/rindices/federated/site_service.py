@@ -2,14 +2,14 @@
 
 Under masks, a site repeats the calculation of the centre: it adds the answers of all sites up, as the centre does,
 computes the next request from the total, and answers the request of the centre if both are equal but for rounding. So a
-centre can choose neither people nor parameters, in whatever nearly equal or combined requests. Answers have codes
-(HMAC-SHA-256) by which sites know that they are those of the other sites.
+centre can choose neither people nor parameters, in whatever nearly equal or combined requests. Answers are signed for
+each site, too, which so knows that they are those of the other sites.
 """
 
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,19 @@ from rindices.errors import RindicesError
 from rindices.federated import folder as exchange_folder
 from rindices.federated import secure
 from rindices.federated.fit import FederatedSettings, run_federated_study
-from rindices.federated.folder import MODEL_FILE, POLL_SECONDS, MessageFile, SharedFolder, get_signature
+from rindices.federated.folder import (
+    MODEL_FILE,
+    POLL_SECONDS,
+    FolderTransport,
+    MessageFile,
+    Run,
+    SharedFolder,
+    read_run,
+)
 from rindices.federated.kinds import KINDS
 from rindices.federated.messages import (
     MAX_MESSAGE_BYTES,
+    REFUSED,
     Answer,
     ExchangeError,
     RefusedError,
@@ -31,6 +40,7 @@ from rindices.federated.messages import (
     WaitingError,
     compute_message_digest,
     is_signed,
+    make_printable,
     sign_message,
 )
 from rindices.federated.site import Site
@@ -68,29 +78,26 @@ class SiteService:
     def __post_init__(self) -> None:
         exchange_folder.check_site_name(self.site.name)
 
-    def serve(self, patience: float | None = None) -> dict[str, Any] | None:
+    def serve(self, patience: float | None = None) -> Run | None:
         """Answer until the run is over.
 
         patience: seconds without a request after which to leave; 0 to answer what is there and leave. Returns what the
-        centre says of the run when it is over (``ending``, and ``model``, the digest); else None. Raises ExchangeError:
-        if the model is not that of the centre.
+        centre says of the run when it is over; else None. Raises ExchangeError: if the model is not that of the centre.
         """
-        name = self.site.name
-        SharedFolder(self.exchange, "sites").write(f"{name}.json", exchange_folder.encode_json({"site": name}))
+        SharedFolder(self.exchange, "sites").write(f"{self.site.name}.json", b"{}")
         self._patience = patience
         self._extend_time()
         is_repeated = False
         while True:
             n_answered, over = 0, None
             try:
-                if not (self._is_masked() and self.repeats):
-                    n_answered = self.answer_requests()
-                    over = None if n_answered else self._read_end()
-                else:
-                    over = self._read_end()
-                    if over is None and not is_repeated:
-                        self._repeat_study()
-                        is_repeated = True
+                run = self._read_run()
+                if run is not None and not (run.is_masked and self.repeats):
+                    n_answered = self._answer_requests(run.run)
+                over = None if n_answered else self._read_end()
+                if run is not None and run.is_masked and self.repeats and over is None and not is_repeated:
+                    self._repeat_study(run)
+                    is_repeated = True
             except RindicesError as error:
                 is_repeated = is_repeated or isinstance(error, RefusedError)
                 self._note(str(error))
@@ -107,22 +114,19 @@ class SiteService:
     def _extend_time(self) -> None:
         self._end = None if self._patience is None else time.monotonic() + self._patience
 
-    def _read_end(self) -> dict[str, Any] | None:
+    def _read_end(self) -> Run | None:
         """Return what the centre says of a run that is over; None if it is not."""
-        run = exchange_folder.read_run(self.exchange)
-        if run is None or run.get("state") != exchange_folder.DONE:
+        run, site = read_run(self.exchange), self.site.name
+        if run is None or run.state != exchange_folder.DONE:
             return None
-        name, site = str(run["run"]), self.site.name
-        signature = get_signature(run.get("signed"), site)
-        if not is_signed(exchange_folder.encode_state(run), signature, self.key, "state", name, site, 0):
-            self._note(f"the end of the run {name} does not have the signature of the centre: it is forged.")
+        if not is_signed(run.encode_state(), run.get_signature(site), self.key, "state", run.run, site, 0):
+            self._note(f"the end of the run {run.run} does not have the signature of the centre: it is forged.")
             return None
-        return run if self._run in ("", name) else None
+        return run if self._run in ("", run.run) else None
 
-    def _check_model(self, run: dict[str, Any]) -> None:
-        digest = run.get("model")
-        content = SharedFolder(self.exchange).read(MODEL_FILE, MAX_MESSAGE_BYTES) if digest else None
-        if digest and (content is None or compute_message_digest(content) != digest):
+    def _check_model(self, run: Run) -> None:
+        content = SharedFolder(self.exchange).read(MODEL_FILE, MAX_MESSAGE_BYTES) if run.model else None
+        if run.model and (content is None or compute_message_digest(content) != run.model):
             raise ExchangeError(f"{MODEL_FILE} is not the model of this run: ask the centre for it by another way.")
 
     def _note(self, text: str) -> None:
@@ -131,50 +135,41 @@ class SiteService:
             self._noted = text
             self.on_answer(text)
 
-    def answer_requests(self) -> int:
-        """Answer all requests of the current run that have no answer yet, and return their number."""
-        run = self._read_run()
-        if run is None:
-            return 0
+    def _answer_requests(self, run: str) -> int:
+        """Answer all requests of a run that have no answer yet, and return their number."""
         number, n_answered = 1, 0
-        while (is_new := self._answer_round(str(run["run"]), number)) is not None:
+        while (is_new := self._answer_round(run, number)) is not None:
             number, n_answered = number + 1, n_answered + is_new
         return n_answered
 
-    def _read_run(self) -> dict[str, Any] | None:
+    def _read_run(self) -> Run | None:
         """Return the run under way, if this site takes part and its people agree to how sums leave.
 
         Raises WaitingError: if they have not agreed yet.
         """
-        run, key = exchange_folder.read_run(self.exchange), self.site.key
-        if run is None or self.site.name not in run.get("sites", ()):
+        run, key = read_run(self.exchange), self.site.key
+        if run is None or self.site.name not in run.sites:
             return None
-        others = len(run["sites"]) - 1
-        if _get_study(run).get("masked"):
-            if key is not None and len(key.accepted) < others:
-                raise WaitingError(
-                    f"{others} other sites take part: compare their fingerprints by telephone, then accept each "
-                    "(--accept FINGERPRINT)."
-                )
-        elif others + 1 >= secure.FEWEST_SITES and not self.without_masks:
+        n_others = len(run.sites) - 1
+        if run.is_masked and key is not None and len(key.accepted) < n_others:
+            raise WaitingError(
+                f"{n_others} other sites take part: compare their fingerprints by telephone, then accept each "
+                "(--accept FINGERPRINT)."
+            )
+        if not run.is_masked and len(run.sites) >= secure.FEWEST_SITES and not self.without_masks:
             raise WaitingError(
                 "the centre asks for sums without masks: let it ask with masks, or allow it (--no-masks)."
             )
         return run
 
-    def _is_masked(self) -> bool:
-        run = self._read_run()
-        return run is not None and bool(_get_study(run).get("masked"))
-
-    def _repeat_study(self) -> None:
+    def _repeat_study(self, run: Run) -> None:
         """Take part in a run under masks, and compute each request of the centre here, too."""
-        run = self._read_run()
-        if run is not None and self.site.key is not None:
-            study, self._run = _get_study(run), str(run["run"])
-            self.site.bind_study(study)
-            run_federated_study(self, FederatedSettings.from_dict(study, self.site.key.left))
+        if self.site.key is not None:
+            self._run = run.run
+            self.site.bind_study(run.study)
+            run_federated_study(self, FederatedSettings.from_dict(run.study, self.site.key.left))
 
-    def ask(self, request: Request) -> list[Answer]:
+    def ask(self, request: Request) -> dict[str, Answer]:
         """Answer a request of the centre if it is the one that was computed here, and return the answers of all sites.
 
         Raises WaitingError: if the request or an answer does not come in time. Raises RefusedError: if the requests
@@ -196,80 +191,46 @@ class SiteService:
                 raise WaitingError(text)
             time.sleep(self.poll)
 
-    def _read_answers(self, request: Request) -> list[Answer] | None:
-        """Return the answers of all sites to a request, as if they were to the one that was computed here.
+    def _read_answers(self, request: Request) -> dict[str, Answer] | None:
+        """Return the answers of all sites to a request; None if some are missing.
 
         Raises ExchangeError: if one is not that of its site. Raises RefusedError: if a site refuses.
         """
-        asked = MessageFile(SharedFolder(self.exchange, f"requests/{self._run}"), request.round).read_header() or {}
-        run = exchange_folder.read_run(self.exchange) or {}
-        answers = []
-        for site in secure.list_sites(request) if secure.is_masked(request) else run.get("sites", ()):
-            file = MessageFile(SharedFolder(self.exchange, f"answers/{self._run}/{site}"), request.round)
-            header = file.read_header()
-            if header is None or header.get("request") != asked.get("digest"):
-                return None
-            content = file.read_content(header)
-            answer = Answer.decode(content, f"the answer of {site}")
-            if "refused" in answer.facts:
-                reason = exchange_folder.make_printable(answer.facts["refused"])
-                raise RefusedError(f"{site} refuses round {request.round}: {reason}")
-            if secure.is_masked(request):
-                code, key = get_signature(header.get("codes"), self.site.name), self._derive_key(request, site)
-                if not is_signed(content, code, key, "answer", self._run, site, request.round):
-                    raise ExchangeError(f"the answer of {site} in round {request.round} is not its own: it is forged.")
-            answers.append(replace(answer, request_digest=compute_message_digest(request.encode())))
-        return answers
+        asked = MessageFile(SharedFolder(self.exchange, f"requests/{self._run}"), request.round).read_header()
+        run = read_run(self.exchange)
+        if asked is None or run is None:
+            return None
+        sites, keys = secure.list_sites(request, run.sites), self._derive_keys(request)
+        folder = FolderTransport(self.exchange, self._run, sites, keys, reader=self.site.name)
+        answers = {site: folder.read_answer(site, request, {"request": asked.digest}) for site in sites}
+        found = {site: answer for site, answer in answers.items() if answer is not None}
+        return found if len(found) == len(answers) else None
 
-    def _derive_key(self, request: Request, other: str) -> bytes | None:
-        """Return the key for codes that this site and another one, or itself, share."""
-        assert self.site.key is not None
-        return self.site.key.derive_key(request.settings["sites"][other]["key"], b"codes")
+    def _derive_keys(self, request: Request) -> dict[str, bytes]:
+        """Return the keys for signatures that this site shares with each site of a request; none without masks."""
+        if self.site.key is None:
+            return {}
+        public = {site: request.settings["sites"][site]["key"] for site in secure.list_sites(request)}
+        return {site: self.site.key.derive_key(key, b"codes") for site, key in public.items()}
 
     def _answer_round(self, run: str, number: int, expected: Request | None = None) -> bool | None:
         """Answer a request if it has no answer yet; return whether it was answered now, None if there is no request.
 
-        expected: the request as computed here.
+        expected: the request as computed here. Raises WaitingError: if the people of the site have to agree first.
         """
-        request_file = MessageFile(SharedFolder(self.exchange, f"requests/{run}"), number)
-        header = request_file.read_header()
+        file, site = MessageFile(SharedFolder(self.exchange, f"requests/{run}"), number), self.site.name
+        header = file.read_header()
         if header is None:
             return None
-        site = self.site.name
-        signature = get_signature(header.get("signed"), site)
-        answered = {"request": str(header.get("digest", "")), "request_signed": signature}
-        answer_file = MessageFile(SharedFolder(self.exchange, f"answers/{run}/{site}"), number)
-        answer_header = answer_file.read_header() or {}
-        if all(answer_header.get(key) == value for key, value in answered.items()):
+        answered = {"request": header.digest, "request_signed": header.get_signature(site)}
+        answer_file = FolderTransport(self.exchange, run, [site]).get_answer_file(site, number)
+        answer_header = answer_file.read_header()
+        if answer_header is not None and all(getattr(answer_header, key) == value for key, value in answered.items()):
             return False
-        answer = self._answer(run, request_file, header, answered, expected)
-        sent, leaves = answer.encode(), append_to_log(self.folder / "log.tsv", run, answer)
-        self.on_answer(f"round {answer.round}, {answer.kind}: {leaves}")
-        codes = {}
-        if secure.MASKED in answer.arrays:
-            request = Request.decode(request_file.read_content(header))
-            keys = {other: self._derive_key(request, other) for other in secure.list_sites(request)}
-            codes = {other: sign_message(sent, key, "answer", run, site, number) for other, key in keys.items()}
-        signature = sign_message(sent, self.key, "answer", run, site, number)
-        answer_file.write(sent, {**answered, "site": site, "signed": signature, "codes": codes})
-        return True
-
-    def _answer(
-        self,
-        run: str,
-        request_file: MessageFile,
-        header: dict[str, Any],
-        answered: dict[str, str],
-        expected: Request | None,
-    ) -> Answer:
-        """Return the answer to the request of a file, or the reason why there is none.
-
-        Raises WaitingError: if the people of the site have to agree first.
-        """
-        name, number = self.site.name, request_file.number
+        keys: dict[str, bytes | None] = {exchange_folder.CENTRE: self.key}
         try:
-            content = request_file.read_content(header)
-            if not is_signed(content, answered["request_signed"], self.key, "request", run, name, number):
+            content = file.read_content(header)
+            if not is_signed(content, answered["request_signed"], self.key, "request", run, site, number):
                 raise ExchangeError(
                     "the request does not have the signature of the centre for this run, site and round: it is forged "
                     "or repeated, or the centre runs without --keys."
@@ -282,18 +243,18 @@ class SiteService:
             elif self.repeats and secure.is_masked(request):
                 raise RefusedError("other-request: it has masks, and the run is without: it cannot be repeated here.")
             self._run = run
-            return self.site.answer(request)
+            answer = self.site.answer(request)
+            keys |= self._derive_keys(request)
         except WaitingError:
             raise
         except RindicesError as error:
-            kind = exchange_folder.make_printable(header.get("kind", ""))[:40]
-            return Answer(name, kind, number, answered["request"], {}, {}, {"refused": str(error)})
-
-
-def _get_study(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run that sites repeat; empty if it has none."""
-    study = run.get("study")
-    return study if isinstance(study, dict) else {}
+            answer = Answer(answered["request"], facts={REFUSED: str(error)})
+        sent, kind = answer.encode(), make_printable(header.kind)[:40]
+        leaves = append_to_log(self.folder / "log.tsv", (run, number, kind), answer)
+        self.on_answer(f"round {number}, {kind}: {leaves}")
+        signed = {reader: sign_message(sent, key, "answer", run, site, number) for reader, key in keys.items()}
+        answer_file.write(sent, {**answered, "signed": signed})
+        return True
 
 
 def check_same_request(request: Request, expected: Request) -> None:
@@ -330,22 +291,20 @@ def _is_close(first: Any, second: Any) -> bool:
     return type(first) is type(second) and bool(first == second)
 
 
-def append_to_log(path: Path, run: str, answer: Answer) -> str:
+def append_to_log(path: Path, asked: tuple[str, int, str], answer: Answer) -> str:
     """Append a line about an answer to the log of a site, before the answer leaves.
 
-    path: the log, a tsv file; run: name of the run. Returns what left, for the screen.
+    path: the log, a tsv file; asked: run, number and kind of the round. Returns what left, for the screen.
     """
-    sent = answer.encode()
-    refused = answer.facts.get("refused")
-    leaves = f"nothing, refused: {refused}" if refused else KINDS[answer.kind].leaves
-    counts = [count for count in answer.counts.values() if count]
-    people = f"{min(counts)} to {max(counts)}" if counts else "masked" if secure.MASKED in answer.arrays else "0"
-    numbers = sum(array.size for array in answer.arrays.values())
+    sent, refused = answer.encode(), answer.facts.get(REFUSED)
+    leaves = f"nothing, refused: {refused}" if refused else KINDS[asked[2]].leaves
+    counted = [number for number in answer.numbers if number]
+    people = f"{min(counted)} to {max(counted)}" if counted else "masked" if secure.MASKED in answer.arrays else "0"
+    n_numbers = sum(array.size for array in answer.arrays.values())
     when = datetime.now(UTC).isoformat(timespec="seconds")
-    values = (when, run, answer.round, answer.kind, leaves, people, len(answer.counts), numbers)
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [] if path.exists() else ["\t".join(LOG_COLUMNS)]
-    fields = (*values, len(sent), compute_message_digest(sent))
+    fields = (when, *asked, leaves, people, len(answer.numbers), n_numbers, len(sent), compute_message_digest(sent))
     lines.append("\t".join(str(value).replace("\t", " ").replace("\n", " ") for value in fields))
     with path.open("a", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")

@@ -19,12 +19,14 @@ Shape letters: N people.
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.federated.messages import ExchangeError
+from rindices.learners.conversation import HALVES, PeopleSet
 from rindices.learners.prepared_people import N_FOLDS, HashArray, find_ranges
 
 GROUPS = ("controls", "patients")
@@ -32,6 +34,9 @@ EVERYONE = "everyone"
 """Key of the preparation that is learnt from all controls; those of members have their numbers."""
 SAMPLE = "sample"
 """Name of the people by whom fits are compared: everyone, except in very large studies."""
+DRAWN = "drawn"
+"""Part of a `PeopleSet` that is all folds of a member."""
+_NAMES = {"seen": "member-{}", "unseen": "held-out-{}", HALVES[0]: "half-{}-0", HALVES[1]: "half-{}-1"}
 MAX_PEOPLE = 25_000
 """Largest number of people of a group, about, that a set of folds is drawn from."""
 MIN_SPLIT = 5
@@ -40,6 +45,7 @@ PART_SIZE = 2
 """Under masks, a part of a group has on average at least so many times the fewest people, of all sites together."""
 MAX_MEMBERS = 100
 """Largest number of members of a plan that a site accepts."""
+Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
 @dataclass(frozen=True)
@@ -52,10 +58,10 @@ class SubsetPlan:
     """
 
     seed: int
-    members: int
-    controls: float = 1.0
-    patients: float = 1.0
-    sizes: tuple[int, ...] = ()
+    members: Annotated[int, Field(ge=1, le=MAX_MEMBERS)]
+    controls: Share = 1.0
+    patients: Share = 1.0
+    sizes: tuple[()] | tuple[int, int] = ()
 
     def limit_people(self, counts: Mapping[str, int], limit: int = MAX_PEOPLE) -> "SubsetPlan":
         """Return the plan for groups of these sizes: subsets are drawn from at most about ``limit`` people."""
@@ -75,11 +81,6 @@ class SubsetPlan:
         )
 
     @property
-    def is_limited(self) -> bool:
-        """Whether subsets are drawn from a part of the people."""
-        return min(self.controls, self.patients) < 1.0
-
-    @property
     def n_sets(self) -> int:
         """Number of sets of members, each with folds of its own."""
         return -(-self.members // N_FOLDS)
@@ -89,59 +90,45 @@ class SubsetPlan:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls, values: object) -> "SubsetPlan":
         """Return the plan of a request.
 
-        Raises ExchangeError: if it is not a plan.
+        Raises ExchangeError: if no study has it.
         """
         try:
-            controls, patients = (float(values.get(group, 1.0)) for group in GROUPS)
-            sizes = tuple(int(number) for number in values.get("sizes", ()))
-            plan = cls(int(values["seed"]), int(values["members"]), controls, patients, sizes)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ExchangeError("the request has no plan of subsamples: the centre must send one.") from error
-        shares = (plan.controls, plan.patients)
-        has_sizes = len(sizes) in (0, len(GROUPS))
-        if not 1 <= plan.members <= MAX_MEMBERS or not all(0.0 < share <= 1.0 for share in shares) or not has_sizes:
-            raise ExchangeError(f"the plan has {plan.members} members of {shares}, which no study has.")
-        return plan
+            return _PLAN.validate_python(values)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            raise ExchangeError(f"no study has such a plan of subsamples ({fault['loc']}: {fault['msg']}).") from error
 
 
-def name_member(number: int) -> str:
-    """Return the name of the people that a member sees."""
-    return f"member-{number}"
+_PLAN = TypeAdapter(SubsetPlan)
 
 
-def name_held_out(number: int) -> str:
-    """Return the name of the people that a member does not see: its fold."""
-    return f"held-out-{number}"
+def name_set(people: PeopleSet) -> str:
+    """Return the name that a set of people has in requests."""
+    return _NAMES[people.part].format(people.member)
 
 
-def name_half(number: int, half: int) -> str:
-    """Return the name of one of the two halves of a member's split."""
-    return f"half-{number}-{half}"
-
-
-def get_member(name: str) -> int:
-    """Return the number of the member that a set of people belongs to, by whose preparation its sums are taken."""
-    return int(name.removeprefix("member-").removeprefix("held-out-").removeprefix("half-").partition("-")[0])
-
-
-def list_folds(name: str) -> tuple[int, list[int]]:
-    """Return the set of members and the folds that a set of people consists of.
+def read_set(name: str) -> PeopleSet:
+    """Return the set of people of a name; its member is the one by whose preparation sums are taken.
 
     Raises ValueError: if there is no such set.
     """
-    kind, _, rest = name.rpartition("-")
-    number, half = (int(rest), "") if kind in ("member", "held-out") else (int(kind.removeprefix("half-")), rest)
-    if name not in (name_member(number), name_held_out(number), name_half(number, 0), name_half(number, 1)):
-        raise ValueError(name)
-    partition, own = divmod(number, N_FOLDS)
-    folds = [(own + k) % N_FOLDS for k in range(N_FOLDS)]
-    n_first = (N_FOLDS + 1) // 2
-    return partition, {"": folds[1:] if kind == "member" else folds[:1], "0": folds[:n_first], "1": folds[n_first:]}[
-        half
-    ]
+    for part, pattern in _NAMES.items():
+        prefix, _, suffix = pattern.partition("{}")
+        number = name.removeprefix(prefix).removesuffix(suffix)
+        if number.isdecimal() and pattern.format(int(number)) == name:
+            return PeopleSet(int(number), part)
+    raise ValueError(name)
+
+
+def list_folds(people: PeopleSet) -> list[int]:
+    """Return the folds that a set of people consists of, each by the number of the member that has not seen it."""
+    first, n_first = people.member // N_FOLDS * N_FOLDS, (N_FOLDS + 1) // 2
+    folds = [first + (people.member + k) % N_FOLDS for k in range(N_FOLDS)]
+    halves = dict(zip(HALVES, (folds[:n_first], folds[n_first:]), strict=True))
+    return {"seen": folds[1:], "unseen": folds[:1], DRAWN: folds, **halves}[people.part]
 
 
 class Subsets:
@@ -178,10 +165,11 @@ class Subsets:
             return mask
         if name == SAMPLE:
             return self._find_sample(mask, getattr(self._plan, group))
-        with suppress(ValueError, KeyError):
-            partition, folds = list_folds(name)
-            if 0 <= partition < self._plan.n_sets:
-                return np.isin(self._assign_folds(partition, group), folds)
+        with suppress(ValueError):
+            folds = list_folds(read_set(name))
+            if folds[0] // N_FOLDS < self._plan.n_sets:
+                own = self._assign_folds(folds[0] // N_FOLDS, group)
+                return np.isin(own, [fold % N_FOLDS for fold in folds])
         raise ExchangeError(f"the request names the set {name[:40]!r}, which the plan does not have.")
 
     def _find_sample(self, mask: BoolArray, limit: float) -> BoolArray:

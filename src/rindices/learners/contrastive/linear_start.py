@@ -81,8 +81,7 @@ class GroupMoments(NamedTuple):
         noise (R, R): C; spectrum (R,): rho, descending.
         """
         noise, covariance = (
-            add_ridge(shrink_normal_scatter(each.number * each.covariance, each.number))
-            for each in (self.controls, self.patients)
+            add_ridge(shrink_normal_scatter(each.scatter, each.number)) for each in (self.controls, self.patients)
         )
         if self.target is not None:
             noise = self.target.mix_with_scale(noise, np.sqrt(np.diag(self.controls.covariance)))

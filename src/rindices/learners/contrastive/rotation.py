@@ -172,6 +172,11 @@ class PeopleMoments(NamedTuple):
         """Covariance (R, R), divided by the number of people."""
         return np.asarray(self.second - np.outer(self.mean, self.mean))
 
+    @property
+    def scatter(self) -> FloatArray:
+        """Sum (R, R) of products about the mean."""
+        return np.asarray(self.number * self.covariance)
+
     def add(self, other: Self) -> Self:
         """Return the moments of both sets of people."""
         return self._replace(
