@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rindices.federated.ensemble import SiteSums, ask_for_moments, describe_model
+from rindices.federated.ensemble import SiteSums, ask_for_moments, pack_model
 from rindices.federated.messages import number_arrays
 from rindices.federated.subsets import SAMPLE
 from rindices.learners.contrastive.estimator import solve_people
@@ -68,7 +68,7 @@ def test_indices_at_a_site_are_those_of_the_model(interacting: bool) -> None:
     model = make_trajectory_start(solve_people(CONTROLS, PATIENTS, 2, seed=0))
     if interacting:
         model = replace(model, interaction=np.array([[0.0, 0.6], [-0.1, 0.0]]))
-    total = PREPARED.ask("agreement", [0], {"members": [0]}, number_arrays([describe_model(model)]))
+    total = PREPARED.ask("agreement", [0], {"members": [0]}, number_arrays([pack_model(model)]))
     head = make_trajectory_head(PREPARATION.head, model)[0]
     indices = head.finish(pool(SAMPLE, "patients") @ head.weights)
     np.testing.assert_allclose(total.arrays["sum"][0], indices.sum(axis=0), rtol=1e-8)

@@ -121,6 +121,16 @@ def test_a_pipe_does_not_stop_a_site(tmp_path: Path) -> None:
     assert "is no file" in serve(tmp_path, tmp_path)[1][0]
 
 
+@pytest.mark.parametrize("kind", ["rows", "", "moments"])
+def test_the_log_has_the_kind_of_the_request_itself(tmp_path: Path, kind: str) -> None:
+    """The JSON beside a request is not signed."""
+    ask(tmp_path)
+    path = tmp_path / "requests" / RUN / "0001.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"kind": kind}))
+    assert serve(tmp_path, tmp_path)[1][0].startswith("round 1, describe: sums over")
+    assert "describe" in (tmp_path / "private" / NAME / "log.tsv").read_text()
+
+
 def test_folders_above_the_exchange_folder_are_refused(tmp_path: Path) -> None:
     (tmp_path / "exchange").mkdir()
     with pytest.raises(ExchangeError, match="no folder of an exchange"):

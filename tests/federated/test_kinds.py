@@ -18,18 +18,18 @@ def test_documentation_has_the_table() -> None:
 
 def test_unknown_kinds_are_refused() -> None:
     with pytest.raises(ExchangeError, match="no request of the kind 'rows'"):
-        kinds.list_shapes(Request("rows", 2))
+        kinds.get_answer_shapes(Request("rows", 2))
 
 
 def test_a_request_without_its_parameters_is_refused() -> None:
     for name in set(kinds.KINDS) - {kinds.DESCRIBE}:
         with pytest.raises(ExchangeError, match="lacks"):
-            kinds.list_shapes(Request(name, 2, {"tasks": [["member-0", ""]]}, {}))
+            kinds.get_answer_shapes(Request(name, 2, {"tasks": [["member-0", ""]]}, {}))
 
 
 def test_each_task_has_its_own_shapes() -> None:
     tasks = [["member-0", ""], ["member-1", "held-out-1"]]
     arrays = {"weights.0": np.ones((7, 10)), "weights.1": np.ones((7, 15)), "interaction.1": np.ones((3, 3))}
-    shapes = kinds.list_shapes(Request(kinds.CURVES, 9, {"tasks": tasks}, arrays))
+    shapes = kinds.get_answer_shapes(Request(kinds.CURVES, 9, {"tasks": tasks}, arrays))
     assert (shapes["cross.0"], shapes["moments.0"], shapes["normal.0"]) == ((7, 10), (55,), (3,))
     assert (shapes["cross.1"], shapes["moments.1"], shapes["likelihood.1"]) == ((7, 60), (1830,), ())

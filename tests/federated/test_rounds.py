@@ -23,7 +23,7 @@ from rindices.federated.rounds import check_answer
 KEY, SITE, RUN = b"k" * 32, "hospital-b", "0123456789ab"
 SETS = [["everyone", "all", "patients"], ["everyone", "all", "controls"]]
 REQUEST = Request(kinds.PRODUCTS, 3, {"sets": SETS}, {"centre": np.zeros(4)})
-SHAPES = kinds.list_shapes(REQUEST)
+SHAPES = kinds.get_answer_shapes(REQUEST)
 N_CONTROLS, N_PATIENTS = 20, 30
 VALID = Answer(REQUEST.digest, [N_PATIENTS, N_CONTROLS], {name: np.ones(shape) for name, shape in SHAPES.items()})
 Fault = Callable[[np.random.Generator], Answer]

@@ -84,7 +84,7 @@ finite = st.floats(-1e15, 1e15, allow_nan=False)
 def test_integers_add_up_as_exact_numbers_do(values: list[np.ndarray]) -> None:
     """The other way is Python's integers, which have no limit."""
     request = Request("means", 2, {"n_columns": 5, "sites": {f"s{k}": {} for k in range(len(values))}})
-    shapes = kinds.list_shapes(request)
+    shapes = kinds.get_answer_shapes(request)
     assert shapes == {"sum": (2, 5)}
     answers = {}
     for k, value in enumerate(values):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rindices.federated.ensemble import describe_model
+from rindices.federated.ensemble import pack_model
 from rindices.federated.messages import Request, number_arrays, unpack_symmetric
 from rindices.federated.site import SentModel, scale_distances, sum_cosines, sum_moments
 from rindices.learners.trajectory.expectation_maximisation import PatientSums, TrajectoryModel, compute_log_likelihood
@@ -25,7 +25,7 @@ def test_moments_equal_a_loop() -> None:
 
 def test_expectations_equal_those_of_the_pooled_fit() -> None:
     model = make_model()
-    sent = SentModel.read(Request("curves", 2, {}, number_arrays([describe_model(model)])), 0)
+    sent = SentModel.read(Request("curves", 2, {}, number_arrays([pack_model(model)])), 0)
     cross, second, normal = sent.sum_expectations(PEOPLE)
     expected = PatientSums.compute(PEOPLE, model)
     np.testing.assert_allclose(cross, expected.cross, atol=1e-9)

@@ -18,7 +18,7 @@ from scipy.stats import norm
 from rindices._typing import FloatArray
 from rindices.federated import kinds
 from rindices.federated.adjustment import AdjustedSums
-from rindices.federated.ensemble import MomentsBySet, describe_model
+from rindices.federated.ensemble import MomentsBySet, pack_model
 from rindices.federated.messages import Preparation, number_arrays, pack_symmetric
 from rindices.federated.rounds import PreparedRounds
 from rindices.federated.site import get_largest_distance
@@ -162,7 +162,7 @@ def _ask_for_distribution(
         "own_share": own_share,
         "members": list(draft.numbers),
     }
-    arrays = number_arrays([describe_model(model) for model in models])
+    arrays = number_arrays([pack_model(model) for model in models])
     if with_distances:
         arrays |= {"mean": training.mean, "precision": pack_symmetric(training.precision)}
     total = draft.rounds.ask(kinds.DISTRIBUTION, draft.numbers, settings, arrays, with_everyone=with_distances)
@@ -300,9 +300,8 @@ def build_difference_model(draft: ModelDraft, members: DifferenceMembers, moment
 
 def _project(people: PeopleMoments, weights: FloatArray) -> tuple[float, float]:
     """Return mean and standard deviation of people along weights (R,)."""
-    mean = float(people.mean @ weights)
-    variance = float(weights @ people.products @ weights) / people.number - mean**2
-    return mean, float(np.sqrt(max(variance, 1e-300)))
+    mean, variance = people.project(weights)
+    return float(mean), float(np.sqrt(max(float(variance), 1e-300)))
 
 
 def _compute_unit(patients: PeopleMoments, weights: FloatArray) -> float:

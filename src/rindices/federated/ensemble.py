@@ -94,7 +94,7 @@ class SiteSums(NamedTuple):
 
     def _ask_for_curves(self, questions: list[CurveQuestion]) -> list[CurveSums]:
         tasks = [(each.people, each.held_out) for each in questions]
-        parameters = [describe_model(each.model) for each in questions]
+        parameters = [pack_model(each.model) for each in questions]
         totals = self.rounds.ask_for_tasks(kinds.CURVES, tasks, parameters)
         answers = []
         for question, sums in zip(questions, totals, strict=True):
@@ -119,7 +119,7 @@ def compute_mean_likelihood(model: TrajectoryModel, patients: PeopleMoments, log
     return (log_sum - 0.5 * distance) / patients.number - half_log_determinant
 
 
-def describe_model(model: TrajectoryModel) -> dict[str, FloatArray]:
+def pack_model(model: TrajectoryModel) -> dict[str, FloatArray]:
     """Return what a site needs of a model: weights (R, M * K), packed products and correlations, and interactions."""
     gram = model.flat_steps @ model.weights
     packed = {"gram": pack_symmetric((gram + gram.T) / 2.0), "correlation": pack_symmetric(model.correlation)}

@@ -160,7 +160,7 @@ class SiteTraining(SettingsTraining):
     def compare(self, point: GridPoint, sets: Sequence[PeopleSet]) -> IndexMoments:
         """Ask for the moments of the R-indices of all patients by the fits to several sets of people."""
         numbers, models = [each.member for each in sets], [self.models[point, each] for each in sets]
-        arrays = number_arrays([ensemble.describe_model(model) for model in models])
+        arrays = number_arrays([ensemble.pack_model(model) for model in models])
         total = self._source.rounds.ask(kinds.AGREEMENT, numbers, {"members": numbers}, arrays)
         products = unpack_symmetric(total.arrays["products"][0])
         return IndexMoments.from_sums(total.arrays["sum"][0], products, total.numbers[0], point.n_patterns)
@@ -274,8 +274,8 @@ class FederatedFit:
         stability = ensemble.correlate_with_consensus(indices, choice, number)
         evaluated = make_candidate_records({}, choice)
         selection = self.end.record_choice(Finding.MEAN_DIFFERENCE, choice, evaluated, failed)
-        recipe, members_behind = RecipeRecord(MEAN_DIFFERENCE, {}), choice.agreeing
-        draft = build.ModelDraft(self.prepared, self.sums, choice, stability, selection, recipe, members_behind)
+        recipe = RecipeRecord(MEAN_DIFFERENCE, {})
+        draft = build.ModelDraft(self.prepared, self.sums, choice, stability, selection, recipe, choice.agreeing)
         return build.build_difference_model(draft, members, self.moments)
 
 

@@ -31,7 +31,7 @@ class RequestKind(NamedTuple):
     list_shapes: Callable[[Request], Shapes]
 
 
-def list_shapes(request: Request) -> Shapes:
+def get_answer_shapes(request: Request) -> Shapes:
     """Return the names and shapes of the arrays of the answer to a request.
 
     Raises ExchangeError: if there is no such kind, or the request lacks a setting or an array.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,7 @@ from rindices._typing import AnyArray, FloatArray, IntArray
 from rindices.errors import StudyError, format_count
 from rindices.federated.messages import Answer, Request, receive_answer
 from rindices.federated.site import BATCH, Site
+from rindices.learners.conversation import Result
 from rindices.model.fitted import FittedModel
 from rindices.study.cluster import connect_client, require_packages
 from rindices.study.engines import count_processes
@@ -33,8 +34,6 @@ from rindices.tables.chunks import ChunkSize, OpenedTable, TableChunk, split_int
 from rindices.tables.cohort import ID, Cohort
 from rindices.tables.io.frames import list_table_files
 from rindices.tables.validate import TableRequest
-
-Result = TypeVar("Result")
 
 
 class Part(NamedTuple):

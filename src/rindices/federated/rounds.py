@@ -127,7 +127,7 @@ class Rounds:
         self.records.append(RoundRecord(kind, len(request.encode()), received))
         if self.on_round is not None:
             self.on_round(len(self.records), self.records[-1])
-        names = kinds.list_shapes(request)
+        names = kinds.get_answer_shapes(request)
         totals = {name: np.sum([part.arrays[name] for part in parts.values()], axis=0) for name in names}
         return Total(totals, _add_numbers(parts.values()), parts)
 
@@ -210,7 +210,7 @@ def check_answer(site: str, answer: Answer, request: Request, group_sizes: Seque
     names the site and the fault.
     """
     name = f"the answer of {site} in round {request.round}"
-    check_arrays(answer.arrays, kinds.list_shapes(request), name)
+    check_arrays(answer.arrays, kinds.get_answer_shapes(request), name)
     if request.kind == kinds.DESCRIBE:
         _check_facts(answer, name)
     sets, sizes = kinds.list_sets(request), group_sizes or [MAX_SITE_PEOPLE] * len(GROUPS)

@@ -2,7 +2,7 @@
 
 A sum is an integer modulo 2^128, in steps of 2^-64: two unsigned numbers of 64 bits, the lower one first. Sums of
 doubles are exact in it from 1e-3 on, and a total stays below 2^62, or 4e18; a site refuses larger sums. Each masked
-answer is one array of such integers: the numbers of people, then the sums in the order of `kinds.list_shapes`.
+answer is one array of such integers: the numbers of people, then the sums in the order of `kinds.get_answer_shapes`.
 
 The request names all sites, with their public keys and numbers of people (``sites``); ``until`` is the first round
 without a site that left.
@@ -49,7 +49,9 @@ def write_numbers(answer: Answer, request: Request) -> AnyArray:
 
     Raises RefusedError: if a sum is too large.
     """
-    numbers = np.concatenate([answer.numbers, *(answer.arrays[name].ravel() for name in kinds.list_shapes(request))])
+    numbers = np.concatenate(
+        [answer.numbers, *(answer.arrays[name].ravel() for name in kinds.get_answer_shapes(request))]
+    )
     if np.abs(numbers).max(initial=0.0) * len(list_sites(request)) > _LARGEST:
         raise RefusedError(
             f"overflow: a sum of {request.kind} is larger than {_LARGEST:.0e}: give columns other units."
@@ -80,7 +82,7 @@ def add_answers(answers: Mapping[str, Answer], request: Request) -> Answer:
 
     Raises ExchangeError: if an answer does not have the integers that were asked for.
     """
-    shapes, n_sets = kinds.list_shapes(request), len(kinds.list_sets(request))
+    shapes, n_sets = kinds.get_answer_shapes(request), len(kinds.list_sets(request))
     sizes = [n_sets, *(int(np.prod(shape)) for shape in shapes.values())]
     total = np.zeros((sum(sizes), 2), dtype=np.uint64)
     for site, answer in answers.items():

@@ -127,7 +127,7 @@ class Site:
         if any(not np.isfinite(array).all() for array in request.arrays.values()):
             raise ExchangeError(f"the request {request.kind} has parameters that are not finite.")
         try:
-            shapes = kinds.list_shapes(request)
+            shapes = kinds.get_answer_shapes(request)
             self._bind_to_sites(request)
             self._guard.count_round()
             self._bind(request)

@@ -227,6 +227,7 @@ class SiteService:
         answer_header = answer_file.read_header()
         if answer_header is not None and all(getattr(answer_header, key) == value for key, value in answered.items()):
             return False
+        kind = make_printable(header.kind)[:40]  # as somebody says who can write to the folder
         keys: dict[str, bytes | None] = {exchange_folder.CENTRE: self.key}
         try:
             content = file.read_content(header)
@@ -243,13 +244,13 @@ class SiteService:
             elif self.repeats and secure.is_masked(request):
                 raise RefusedError("other-request: it has masks, and the run is without: it cannot be repeated here.")
             self._run = run
-            answer = self.site.answer(request)
+            answer, kind = self.site.answer(request), request.kind
             keys |= self._derive_keys(request)
         except WaitingError:
             raise
         except RindicesError as error:
             answer = Answer(answered["request"], facts={REFUSED: str(error)})
-        sent, kind = answer.encode(), make_printable(header.kind)[:40]
+        sent = answer.encode()
         leaves = append_to_log(self.folder / "log.tsv", (run, number, kind), answer)
         self.on_answer(f"round {number}, {kind}: {leaves}")
         signed = {reader: sign_message(sent, key, "answer", run, site, number) for reader, key in keys.items()}
