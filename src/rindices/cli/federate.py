@@ -83,7 +83,6 @@ def federate(
         _write_flare_job(flare_job, flare_kit, federated, sites, out, int(wait))
         return
     assert exchange is not None
-    names: list[str] = []
     try:
         names = wait_for_sites(exchange, sites, left_out, wait, poll)
         run = make_run_name({**federated.to_dict(), "sites": names})
@@ -91,11 +90,8 @@ def federate(
         transport = FolderTransport(exchange, run, names, site_keys, wait, poll, print_line, federated.to_dict())
         transport.begin()
         result = run_federated_study(transport, federated, out, print_line, _print_round)
-    except WaitingError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(3) from None
-    except KeyboardInterrupt:
-        typer.echo("interrupted; run the same command again to go on", err=True)
+    except (WaitingError, KeyboardInterrupt) as error:
+        print_line(str(error) or "interrupted; run the same command again to go on")
         raise typer.Exit(3) from None
     transport.finish(result.ending, None if result.model is None else (out / "model.safetensors").read_bytes())
     print_federated_result(result, names, out, time.monotonic() - start, as_json)
