@@ -15,6 +15,7 @@ from rindices.errors import (
     ProblemCode,
     Severity,
     StudyError,
+    explain_write_errors,
     join_names,
     name_arguments,
     name_problem_arguments,
@@ -37,7 +38,7 @@ from rindices.study.outputs import (
 )
 from rindices.study.preflight import keep_training_scans
 from rindices.study.recipes import RecipeChanges
-from rindices.study.store import RunStore, explain_write_errors
+from rindices.study.store import RunStore
 from rindices.study.study import Study
 from rindices.tables.cohort import ID, Cohort
 from rindices.tables.readers import AnyTable, read_cohort
@@ -218,7 +219,7 @@ def run_study(
     observer.on_problems(problems)
     folder = runs or (None if out is None else out / "runs")
     with (
-        explain_write_errors(f"to {out or folder}", "make room or give another --out"),
+        explain_write_errors(f"to {out or folder}", StudyError, "make room or give another --out"),
         TemporaryDirectory() if folder is None else nullcontext(folder) as path,
     ):
         store = RunStore(Path(path))

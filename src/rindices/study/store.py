@@ -8,8 +8,8 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 
 from rindices._typing import AnyArray, FloatArray
 from rindices.atomic import write_atomically
-from rindices.errors import ModelError, StudyError, describe_os_error
+from rindices.errors import ModelError, StudyError, explain_write_errors
 from rindices.learners.ensemble import HeldOutLikelihood, Member, TrainingOutcome
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS
 from rindices.learners.prepared_people import PreparedPeople
@@ -35,15 +35,8 @@ from rindices.study.recipes import MemberSet
 
 FILE_VISIBILITY_TIMEOUT = 60.0
 """Seconds within which a file written on one machine must be visible on another."""
-
-
-@contextmanager
-def explain_write_errors(where: str, cure: str = "make room and run again") -> Iterator[None]:
-    """Turn errors of the file system in a block into one that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise StudyError(f"cannot write {where} ({describe_os_error(error)}): {cure}.") from error
+MAKE_ROOM = "make room and run again"
+"""What to do if the store cannot be written."""
 
 
 class RunStore:
@@ -54,7 +47,7 @@ class RunStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with explain_write_errors(f"to {folder}", "give another folder with --out"):
+        with explain_write_errors(f"to {folder}", StudyError, "give another folder with --out"):
             folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, work: MemberSet) -> Path:
@@ -77,7 +70,7 @@ class RunStore:
         ]
         regions = int(members[0].patterns.shape[2])
         metadata = {"key": work.key, "kind": members[0].head.kind, "regions": regions, "members": states}
-        with explain_write_errors(str(self.path(work))):
+        with explain_write_errors(str(self.path(work)), StudyError, MAKE_ROOM):
             write_safetensors(self.path(work), arrays, metadata)
         self.checkpoint_path(work).unlink(missing_ok=True)
 
@@ -101,7 +94,7 @@ class RunStore:
         content = io.BytesIO()
         np.savez(content, **{name: array for name, array in fields if array is not None})
         path = self.folder.absolute() / f"people-{hashlib.sha256(content.getbuffer()).hexdigest()[:16]}.npz"
-        with explain_write_errors(str(path)):
+        with explain_write_errors(str(path), StudyError, MAKE_ROOM):
             write_atomically(path, content.getbuffer())
         return path
 
