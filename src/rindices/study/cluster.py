@@ -160,7 +160,8 @@ def run_on_client(
                 rescaled_at = time.monotonic()
     finally:
         if tracker.open:
-            tracker.cancel_pending()
+            client.cancel(list(tracker.open), force=True)
+            client.run(kill_trainings, jobs[0].folder, on_error="ignore")
 
 
 class _JobTracker:
@@ -219,12 +220,6 @@ class _JobTracker:
             return None
         reason = str(error) if isinstance(error, WorkerDiedError) else "its worker was lost"
         return JobResult(job.work, f"{reason}, {max(n_starts, n_deaths_before_start)} times")
-
-    def cancel_pending(self) -> None:
-        """Cancel submitted jobs, and end running trainings."""
-        folder = next(iter(self.open.values())).folder
-        self.client.cancel(list(self.open), force=True)
-        self.client.run(kill_trainings, folder, on_error="ignore")
 
 
 @dataclass(frozen=True)

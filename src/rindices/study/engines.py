@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -33,11 +33,10 @@ from rindices.threads import limit_blas_threads
 
 MAX_RETRIES = 3
 """How often a member set whose worker died is tried again."""
-_PROGRESS_INTERVAL = 5.0  # seconds between updates of the progress of sets in training
 _ONE_THREAD_ENV = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
-ProgressCallback = Callable[[float, int, MemberSet | None], None]
-"""Called with the number of finished sets, which may be a fraction, of all sets, and the set just finished."""
+ProgressCallback = Callable[[int, int, MemberSet | None], None]
+"""Called with the number of finished sets, of all sets, and the set just finished."""
 MessageCallback = Callable[[str], None]
 """Called with a line for the user."""
 
@@ -138,16 +137,16 @@ def run_plan(
     done, lost = len(plan) - len(missing), list[JobResult]()
     paths = {numbers: store.save_people(prepare_people(numbers)) for numbers in {work.numbers for work in missing}}
     jobs = [TrainingJob(work, store.folder.absolute(), paths[work.numbers]) for work in missing]
+    observer.on_progress(done, len(plan), None)
     try:
-        with _report_progress(missing, store, lambda partly: observer.on_progress(done + partly, len(plan), None)):
-            for result in engine.run(jobs, observer.on_message):
-                if result.lost:
-                    lost.append(result)
-                    observer.on_message(f"given up: {result.work.key} ({result.lost})")
-                else:
-                    store.wait_for(result.work)
-                    done += 1
-                    observer.on_progress(done, len(plan), result.work)
+        for result in engine.run(jobs, observer.on_message):
+            if result.lost:
+                lost.append(result)
+                observer.on_message(f"given up: {result.work.key} ({result.lost})")
+            else:
+                store.wait_for(result.work)
+                done += 1
+                observer.on_progress(done, len(plan), result.work)
     finally:
         for path in paths.values():
             path.unlink(missing_ok=True)
@@ -155,27 +154,6 @@ def run_plan(
         names = join_names([f"{result.work.key} ({result.lost})" for result in lost], 3)
         what = f"{format_count(len(lost), 'member set')} of {len(plan)} could not be trained: {names}"
         raise StudyError(f"{what}. The others are finished: look into {store.folder / 'journal'}, then run again.")
-
-
-@contextmanager
-def _report_progress(
-    missing: Sequence[MemberSet], store: RunStore, on_progress: Callable[[float], None]
-) -> Iterator[None]:
-    """Report the progress of sets in training at once, then every few seconds."""
-    end = threading.Event()
-
-    def report() -> None:
-        while not end.wait(_PROGRESS_INTERVAL):
-            on_progress(store.sum_partial_progress(missing))
-
-    on_progress(store.sum_partial_progress(missing))
-    thread = threading.Thread(target=report, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()
 
 
 class WorkerDiedError(Exception):

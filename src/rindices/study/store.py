@@ -2,13 +2,12 @@
 
 import hashlib
 import io
-import json
 import math
 import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +25,6 @@ from rindices.learners.prepared_people import PreparedPeople
 from rindices.lock import lock_folder
 from rindices.model.safetensors_io import (
     MAX_DIMENSION,
-    open_safetensors,
     read_arrays,
     read_metadata,
     write_safetensors,
@@ -132,11 +130,6 @@ class RunStore:
             counts.update(parts[2] for parts in lines if parts[1:2] == [event] and len(parts) == 3)
         return counts
 
-    def sum_partial_progress(self, plan: Iterable[MemberSet]) -> float:
-        """Return the progress of the sets in training, in units of sets."""
-        begun = {path.stem for path in self.folder.glob("[!.]*.checkpoint")}
-        return sum(_read_progress(self.checkpoint_path(work), work) for work in plan if begun and work.key in begun)
-
 
 def _wait_for_file(path: Path) -> bool:
     """Return whether a file exists, after waiting for it."""
@@ -147,17 +140,6 @@ def _wait_for_file(path: Path) -> bool:
         time.sleep(0.2)
         os.listdir(path.parent)  # refreshes the cache of a network file system
     return True
-
-
-def _read_progress(checkpoint: Path, work: MemberSet) -> float:
-    """Return the share of its steps that a set in training has taken; 0 if it cannot be read."""
-    try:
-        with open_safetensors(checkpoint) as content:
-            states = json.loads(content.metadata()["states"])
-        steps = min(state["steps"] for state in states)
-        return min(1.0, float(steps / json.loads(work.values)["max_steps"]))
-    except (ModelError, ValueError, KeyError, TypeError):
-        return 0.0
 
 
 _MemberRecord = tuple[
