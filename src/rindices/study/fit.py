@@ -28,14 +28,7 @@ from rindices.study.cohort_fit import fit_study
 from rindices.study.config import make_study
 from rindices.study.engines import NO_OBSERVER, Engine, StudyObserver
 from rindices.study.exceptions import NoPatternError, StudyWarning
-from rindices.study.outputs import (
-    clear_outputs,
-    write_effects,
-    write_null_result,
-    write_study,
-    write_study_file,
-    write_wrong_cells,
-)
+from rindices.study.outputs import clear_outputs, write_null_result, write_study, write_study_file
 from rindices.study.preflight import keep_training_scans
 from rindices.study.recipes import RecipeChanges
 from rindices.study.store import RunStore
@@ -232,16 +225,12 @@ def run_study(
                 model = fit_study(study, store, engine, observer)
             except NoPatternError as error:
                 if out is not None:
-                    write_null_result(out, error.selection, cohort, [*problems, *study.preprocessing.review(cohort)])
-                    write_effects(out, study.tests.effects, cohort.regions, cohort.unit)
-                    write_wrong_cells(out, study.checked.table, cohort.unit)
+                    write_null_result(out, study, error.selection, [*problems, *study.preprocessing.review(cohort)])
                     observer.on_written(out)
                 raise
             doubts = list_doubts(model, cohort)
             observer.on_problems([*doubts, *check_consensus_scale(model.card.pattern_scale)])
             if out is not None:
-                write_effects(out, study.tests.effects, cohort.regions, cohort.unit)
-                write_wrong_cells(out, study.checked.table, cohort.unit)
-                write_study(out, model, cohort, [*problems, *doubts])
+                write_study(out, study, model, [*problems, *doubts])
                 observer.on_written(out)
     return model

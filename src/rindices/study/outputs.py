@@ -15,8 +15,9 @@ from rindices.model.pattern_tables import has_curved_patterns, make_change_table
 from rindices.model.records import CohortRecord, SelectionRecord
 from rindices.selection.group_difference import RegionEffects
 from rindices.study.config import StudyConfig, format_study_toml
+from rindices.study.study import Study
 from rindices.study.subgroups import make_subgroup_table
-from rindices.tables.cohort import Cohort, describe_cohort
+from rindices.tables.cohort import describe_cohort
 from rindices.tables.io.spreadsheet import protect_texts
 from rindices.wording import get_wording, load_columns
 
@@ -36,15 +37,15 @@ DERIVED_FILES = (
 """Files of ``rindices associate``, ``change`` and ``predict``, which a report in the same folder shows."""
 
 
-def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iterable[Problem]) -> None:
-    """Write the model, the R-indices, the patterns and the selection of a study.
+def write_study(folder: Path, study: Study, model: FittedModel, problems: Iterable[Problem]) -> None:
+    """Write the people, the groups' difference, the model, the R-indices, the patterns and the selection of a study.
 
     ``trajectories.tsv`` is written only for curved patterns.
 
     problems: for ``cohort.json``.
     """
-    _write_cohort(folder, cohort, problems)
-    unit = cohort.unit
+    _write_people(folder, study, problems)
+    cohort, unit = study.cohort, study.cohort.unit
     write_patterns(folder, model, unit)
     assert model.indices is not None
     write_indices(model.indices, folder / "r_indices.tsv", unit)
@@ -74,12 +75,6 @@ def write_effects(folder: Path, effects: RegionEffects, regions: Sequence[str], 
     _write_table(folder / "effects.tsv", table, unit)
 
 
-def write_wrong_cells(folder: Path, table: pd.DataFrame, unit: str = "") -> None:
-    """Write ``wrong_cells.tsv`` and ``.json``: cells that do not fit the person's other regions, if there are any."""
-    if len(table):
-        _write_table(folder / "wrong_cells.tsv", table, unit)
-
-
 def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:
     """Write a study to ``study.toml``, unless that is the file that it was read from."""
     path = folder / "study.toml"
@@ -87,9 +82,9 @@ def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:
         write_atomically(path, format_study_toml(study).encode())
 
 
-def write_null_result(folder: Path, selection: SelectionRecord, cohort: Cohort, problems: Iterable[Problem]) -> None:
-    """Write the files of a study without a pattern: the people and the result of the test."""
-    _write_cohort(folder, cohort, problems)
+def write_null_result(folder: Path, study: Study, selection: SelectionRecord, problems: Iterable[Problem]) -> None:
+    """Write the files of a study without a pattern: the people, the groups' difference and the result of the test."""
+    _write_people(folder, study, problems)
     write_selection(folder, selection)
 
 
@@ -105,13 +100,17 @@ def clear_outputs(folder: Path) -> None:
     delete_temporary_files(folder)
 
 
-def _write_cohort(folder: Path, cohort: Cohort, problems: Iterable[Problem]) -> None:
-    """Write ``cohort.json``, and ``dataset_description.json``, by which tools of BIDS recognise derived data."""
+def _write_people(folder: Path, study: Study, problems: Iterable[Problem]) -> None:
+    """Write the cohort, its wrong cells if any, the difference of the groups, and what tools of BIDS look for."""
+    cohort, wrong_cells = study.cohort, study.checked.table
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "cohort.json", CohortRecord.of(describe_cohort(cohort), problems).to_dict())
     made_by = [{"Name": "rindices", "Version": __version__}]
     description = {"Name": "R-indices", "BIDSVersion": "1.10.0", "DatasetType": "derivative", "GeneratedBy": made_by}
     write_json(folder / "dataset_description.json", description)
+    write_effects(folder, study.tests.effects, cohort.regions, cohort.unit)
+    if len(wrong_cells):
+        _write_table(folder / "wrong_cells.tsv", wrong_cells, cohort.unit)
 
 
 def _write_table(path: Path, table: pd.DataFrame, unit: str) -> None:
