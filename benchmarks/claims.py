@@ -45,17 +45,18 @@ class Claim(NamedTuple):
 
     def list_code(self) -> list[str]:
         """Return the paths of the code that the figures depend on, below the project's root."""
-        parts = [*(f"benchmarks/{name}" for name in self.scripts), *(f"src/rindices/{name}" for name in self.modules)]
-        return [Path(part).as_posix() for part in parts]
+        modules = [f"src/rindices/{name}" if name != "." else "src/rindices" for name in self.modules]
+        return [*(f"benchmarks/{name}" for name in self.scripts), *modules]
 
 
 def load_claims(path: Path = ROOT / "benchmarks" / "claims.toml") -> list[Claim]:
     """Return all claims."""
     entries: dict[str, dict[str, Any]] = tomllib.loads(path.read_text("utf-8"))
-    claims = []
+    groups, claims = entries.pop("groups", {}), []
     for name, entry in entries.items():
         values: dict[str, Any] = {key: tuple(each) if isinstance(each, list) else each for key, each in entry.items()}
-        claims.append(Claim(name, **values))
+        modules = tuple(module for each in entry["modules"] for module in groups.get(each, (each,)))
+        claims.append(Claim(name, **values | {"modules": modules}))
     return claims
 
 

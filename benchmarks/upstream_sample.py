@@ -1,14 +1,15 @@
 """Accuracy and time of rindices and of the authors' package on the authors' sample data and on simulated tasks.
 
-    python -m benchmarks.upstream_sample [--version 0.1.1] [--steps 4000] [--adjusted] [--data sample basic mild staged]
+    python -m benchmarks.upstream_sample [--version 0.1.1] [--steps 20000] [--members 3] [--adjusted] [--data basic]
 
 Simulated tasks: the cohort of seed 0, with ``--adjusted`` for age, sex and head size, as users do; without it as in the
 paper. The two are different data, and rows of one say nothing about the other. ``sample`` has no covariates. It reads
 ``sample_roi.csv`` and ``sample_truth.csv`` of the authors' package from ``../shared/data/upstream`` or
 ``RINDICES_DATA``. rindices: the recipes contrastive and default. Authors' package: 0.0.1 is the program of the paper,
-0.1.1 that of 2023 with a copula; one member with the settings of its README (M = 3, batch 120, rate 8e-4, lambda 0.2,
-gamma 6) for ``--steps`` steps; 0 leaves it out. Time is processor time of one core. Writes
-``results/upstream_sample.json`` and ``.md``; what is not named keeps its rows.
+0.1.1 that of 2023 with a copula; ``--members`` members with the settings of its README (M = 3, batch 120, rate 8e-4,
+lambda 0.2, gamma 6) for ``--steps`` steps; 0 leaves it out. Time is processor time of one core. Writes
+``results/upstream_sample.json`` and ``.md`` after each member; rows that exist are not measured again. Recipe ``paper``
+on the same people: ``python -m benchmarks.paper.full_length --adjusted``.
 """
 
 import argparse
@@ -17,7 +18,9 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +37,8 @@ from rindices.selection.agreement import pattern_c_index
 HERE = Path(__file__).parent
 OUT = HERE / "results" / "upstream_sample.json"
 DATA = Path(os.environ.get("RINDICES_DATA", HERE.parents[1] / "shared" / "data")) / "upstream"
-BATCH, N_EVALUATIONS = 120, 4
+BATCH, EVALUATED_STEPS = 120, 10_000
+RECIPES = ("contrastive", "default")
 
 
 def main() -> None:
@@ -42,7 +46,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--version", default="0.1.1", choices=["0.0.1", "0.1.1"], help="of the authors' package")
     parser.add_argument("--adjusted", action="store_true")
-    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--members", type=int, default=1)
     parser.add_argument("--data", nargs="+", default=["sample"], choices=["sample", *TASKS])
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -55,15 +60,30 @@ def main() -> None:
             cohort, truth = read_sample() if name == "sample" else simulate(name)
             if not options.adjusted:
                 cohort = replace(cohort, covariates=cohort.covariates.iloc[:, :0])
-            found = [measure_rindices(cohort, truth, recipe) for recipe in ("contrastive", "default")]
-            if options.steps:
-                found += measure_upstream(options.version, cohort, truth, options.steps)
             key = {"data": name, "adjusted": options.adjusted and name != "sample"}
-            who = {row["who"] for row in found}
-            rows = [row for row in rows if not (key.items() <= row.items() and row["who"] in who)]
-            rows = sorted([*rows, *(key | row for row in found)], key=lambda row: (row["adjusted"], row["data"]))
-            OUT.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
-            OUT.with_suffix(".md").write_text(format_table(rows), "utf-8")
+            runs: list[tuple[dict[str, Any], Callable[[], list[dict[str, Any]]]]] = [
+                (
+                    {"who": f"rindices, recipe {recipe}, ten members and their selection", "seed": 0, "steps": None},
+                    partial(measure_rindices, cohort, truth, recipe),
+                )
+                for recipe in RECIPES
+            ]
+            runs += [
+                (
+                    {"who": f"SurrealGAN {options.version}", "seed": seed, "steps": options.steps},
+                    partial(measure_upstream, options.version, cohort, truth, options.steps, seed),
+                )
+                for seed in range(options.members if options.steps else 0)
+            ]
+            for run, measure in runs:
+                run |= key
+                if any(run.items() <= row.items() for row in rows):
+                    continue
+                rows = sorted(
+                    [*rows, *(run | row for row in measure())], key=lambda row: (row["adjusted"], row["data"])
+                )
+                OUT.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+                OUT.with_suffix(".md").write_text(format_table(rows), "utf-8")
     print(format_table(rows))
 
 
@@ -81,24 +101,17 @@ def simulate(task: str) -> tuple[ri.Cohort, FloatArray]:
     return simulated.cohort, simulated.truth
 
 
-def measure_rindices(cohort: ri.Cohort, truth: FloatArray, recipe: str) -> dict[str, Any]:
+def measure_rindices(cohort: ri.Cohort, truth: FloatArray, recipe: str) -> list[dict[str, Any]]:
     """Return accuracy and time of a study with M = 3 and ten members."""
     start = time.process_time()
     model = ri.fit(cohort, patterns=3, recipe=recipe, workers=1)
     seconds = time.process_time() - start
     r = model.apply(cohort).filter(regex=r"^r\d+$").to_numpy()[cohort.is_patient]
     agreement = dict(model.selection or {})["chosen"]["agreement"]["concordance"]
-    score = pattern_c_index(truth, r)
-    return {
-        "who": f"rindices, recipe {recipe}, ten members and their selection",
-        "steps": None,
-        "pattern_c_index": score.mean,
-        "agreement": agreement,
-        "seconds": seconds,
-    }
+    return [{"pattern_c_index": pattern_c_index(truth, r).mean, "agreement": agreement, "seconds": seconds}]
 
 
-def measure_upstream(version: str, cohort: ri.Cohort, truth: FloatArray, steps: int) -> list[dict[str, Any]]:
+def measure_upstream(version: str, cohort: ri.Cohort, truth: FloatArray, steps: int, seed: int) -> list[dict[str, Any]]:
     """Return accuracy and time of one member of the authors' package, at several steps."""
     from SurrealGAN.model import SurrealGAN, dotdict  # type: ignore[import-not-found]
 
@@ -106,34 +119,32 @@ def measure_upstream(version: str, cohort: ri.Cohort, truth: FloatArray, steps: 
     controls, patients = values[cohort.is_control], values[cohort.is_patient]
     options = {"lam": 0.2, "zeta": 80, "kappa": 80, "gamma": 6, "mu": 500, "eta": 6}
     options |= {"nROI": values.shape[1], "npattern": truth.shape[1], "lr": 8e-4, "beta1": 0.5}
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     model = SurrealGAN()
     model.create(dotdict(options | {"max_gnorm": 100, "lipschitz_k": 0.5}))
-    rng, rows, start = np.random.default_rng(0), [], time.process_time()
+    rng, rows, start = np.random.default_rng(seed), [], time.process_time()
     for step in range(1, steps + 1):
         x, y = (people[rng.choice(len(people), BATCH, replace=False)] for people in (controls, patients))
         model.train_instance(x, y, *([0.02] if version == "0.1.1" else []))
-        if step % (steps // N_EVALUATIONS) == 0:
-            r = np.asarray(model.predict_rindices(patients))
-            row = {"who": f"SurrealGAN {version}, one member", "steps": step, "agreement": None}
-            rows.append(
-                row | {"pattern_c_index": pattern_c_index(truth, r).mean, "seconds": time.process_time() - start}
-            )
+        if step % EVALUATED_STEPS == 0 or step == steps:
+            score = pattern_c_index(truth, np.asarray(model.predict_rindices(patients))).mean
+            rows.append({"steps": step, "pattern_c_index": score, "seconds": time.process_time() - start})
     return rows
 
 
 def format_table(rows: list[dict[str, Any]]) -> str:
     """Return the result as Markdown."""
-    lines = [
-        "| data | adjusted | what was run | steps | pattern-c-index | one core, seconds |",
-        "|---|---|---|---|---|---|",
-    ]
+    names = ("data", "adjusted", "what was run", "members", "steps", "pattern-c-index", "one core, seconds a member")
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        steps = "" if row["steps"] is None else f"{row['steps']:,}"
-        lines.append(
-            f"| {row['data']} | {'yes' if row['adjusted'] else 'no'} | {row['who']} | {steps} "
-            f"| {row['pattern_c_index']:.3f} | {row['seconds']:.0f} |"
-        )
+        groups.setdefault((row["data"], row["adjusted"], row["who"], row["steps"]), []).append(row)
+    for (data, adjusted, who, steps), group in groups.items():
+        scores = [row["pattern_c_index"] for row in group]
+        error = f" +- {np.std(scores, ddof=1) / np.sqrt(len(scores)):.3f}" if len(scores) > 1 else ""
+        seconds, number = np.mean([row["seconds"] for row in group]), "" if steps is None else len(group)
+        cells = [data, "yes" if adjusted else "no", who, number, "" if steps is None else f"{steps:,}"]
+        lines.append(f"| {' | '.join(map(str, cells))} | {np.mean(scores):.3f}{error} | {seconds:.0f} |")
     return "\n".join(lines) + "\n"
 
 

@@ -198,7 +198,8 @@ def measure_accuracy(setting: str, seed: int) -> dict[str, Any]:
     model = ri.fit(cohort, 3, members=5, seed=seed, workers=1, on_outlier=policy)
     assert model.indices is not None
     assert model.selection is not None
-    indices = model.indices[NAMES].to_numpy()[cohort.is_patient]
+    absent = dict.fromkeys(set(NAMES) - set(model.indices), 0.0)  # of a study that ended with one index
+    indices = model.indices.assign(**absent)[NAMES].to_numpy()[cohort.is_patient]
     known = np.isfinite(indices).all(axis=1)
     return {
         "c_index": pattern_c_index(simulated.truth[known], indices[known]).mean,

@@ -30,7 +30,8 @@ def format_markdown(results: Sequence[BenchmarkResult]) -> str:
         for learner in learners:
             row, published = summary[task, learner], PUBLISHED_SCORES.get(learner, {}).get(task)
             suffix = "" if published is None else f" ({published:.3f})"
-            cells.append(_format_means([row.mean], [row.unseen_mean]) + suffix)
+            error = "" if row.se is None else f" ± {row.se:.3f}"
+            cells.append(_format_means([row.mean], [row.unseen_mean]) + error + suffix)
         lines.append(f"| {' | '.join([task, *cells])} |")
     columns = [[summary[task, learner] for task in tasks] for learner in learners]
     means = [_format_means([row.mean for row in rows], [row.unseen_mean for row in rows]) for rows in columns]
@@ -42,7 +43,8 @@ def format_markdown(results: Sequence[BenchmarkResult]) -> str:
         ]
         lines.append(f"| **below the limit** | {' | '.join([*([''] if in_paper else []), *distances])} |")
     n_cohorts = max(row.n for row in summary.values())
-    footnote = f"Mean pattern-c-index of {n_cohorts} cohorts: people fitted on / held-out people (folds)."
+    kinds = "people fitted on / held-out people (folds), ± standard error of the first"
+    footnote = f"Mean pattern-c-index of {n_cohorts} cohorts: {kinds}."
     in_brackets = " In brackets: the paper's number for that method." if in_paper else ""
     limit = (
         f" {_ORACLE}: the theoretical limit, posterior means under the true generator." if _ORACLE in learners else ""

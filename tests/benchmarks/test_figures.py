@@ -14,10 +14,11 @@ from benchmarks.suites.figures import format_markdown, plot_benchmark
 def test_table_and_figure_show_the_scores(tmp_path: Path) -> None:
     results = [
         BenchmarkResult("basic", "nmf", 0, 0.6543, [0.6], 0.6321, None, 1.0),
-        BenchmarkResult("basic", "ridge", 0, 0.9, [], 0.8767, None, 1.0),
+        BenchmarkResult("basic", "ridge", 0, 0.88, [], 0.8767, None, 1.0),
+        BenchmarkResult("basic", "ridge", 1, 0.92, [], 0.8767, None, 1.0),
     ]
     table = format_markdown(results)
-    assert "| basic | 0.838 | 0.654 / 0.632 (0.680) | 0.900 / 0.877 |" in table
+    assert "| basic | 0.838 | 0.654 / 0.632 (0.680) | 0.900 / 0.877 ± 0.020 |" in table
     plot_benchmark(results, tmp_path / "figure.png", "a title")
     pixels = imread(tmp_path / "figure.png")
     assert pixels.shape[0] > 500

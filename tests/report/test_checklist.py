@@ -56,6 +56,8 @@ def test_auc_of_subgroups_is_that_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     indices = cohort.people[["participant_id", "group"]].assign(r1=rng.normal(size=len(cohort)) + cohort.is_patient)
     indices.loc[::7, "r1"] = np.nan
+    width = pd.Series(rng.uniform(size=len(cohort)))
+    indices = indices.assign(r1_low=indices["r1"] - width, r1_high=indices["r1"])
     table = make_subgroup_table(cohort, indices.sample(frac=1.0, random_state=1), ["r1"], 0)
     assert list(table["variable"].unique()) == ["sex", "age", "site"]
     limit = indices.loc[cohort.is_control, "r1"].quantile(0.95)
@@ -69,8 +71,10 @@ def test_auc_of_subgroups_is_that_of_scikit_learn() -> None:
         assert row["controls"] == (own & cohort.is_control).sum()
         above = (indices["r1"][own & cohort.is_control] > limit).mean()
         assert row["controls_above"] == pytest.approx(above, abs=1e-4)
+        assert row["width"] == pytest.approx(np.median(width[own]), abs=1e-4)
     bands = table[table["variable"] == "age"]
     assert bands["controls"].sum() + bands["patients"].sum() == used.sum()
+    assert make_subgroup_table(cohort, indices.drop(columns="r1_low"), ["r1"], 0)["width"].isna().all()
     assert make_subgroup_table(cohort.take(np.arange(MIN_GROUP)), indices[:MIN_GROUP], ["r1"], 0).empty
 
 

@@ -186,6 +186,8 @@ def test_widths_of_intervals_and_novel_people_are_shown(page: str, study: Path) 
     table = pd.read_csv(study / "r_indices.tsv", sep="\t")
     ill = table[table["group"] == "patient"]
     text = get_section_text(page, "indices")
+    assert "Each R-index is by ensemble members that were not trained on the person" in text
+    assert "further apart" not in text
     for name in (name for name in table if re.fullmatch(r"r\d", name)):
         assert f"{np.median(ill[f'{name}_high'] - ill[f'{name}_low']):.2f} for {name}" in text
     assert f"{table['novel'].sum()} of {len(table)} people" in text

@@ -36,6 +36,8 @@ def test_names_of_all_tables_lead_to_one_structure(name: str, structure: BrainSt
         ("Left-Hippocampus", "hippocampus, left"),
         ("rh_caudalanteriorcingulate_volume", "caudal anterior cingulate, right"),
         ("lh_S_front_inf_thickness", "inferior frontal sulcus, left"),
+        ("lh_S_precentral-inf-part_thickness", "inferior precentral sulcus, left"),
+        ("rh_S_orbital-H_Shaped_thickness", "orbital H-shaped sulcus, right"),
         ("rh_G&S_cingul-Mid-Post_thickness", "middle posterior cingulate gyrus and sulcus, right"),
         ("lh_Pole_occipital_thickness", "occipital pole, left"),
         ("lh_Lat_Fis-post_thickness", "lateral fissure posterior, left"),

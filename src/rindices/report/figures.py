@@ -344,7 +344,7 @@ def _render_view(view: BrainView, values: FloatArray, limit: float, shrink: int)
     image = image.resize(size, Image.Resampling.BOX) if shrink > 1 else image
     palette_image = image.quantize(_N_PALETTE_COLOURS, method=Image.Quantize.FASTOCTREE)
     file = io.BytesIO()
-    palette_image.convert("RGBA").save(file, "WEBP", lossless=True, quality=50, method=2)  # effort, not loss
+    palette_image.convert("RGBA").save(file, "WEBP", lossless=True, quality=20, method=1)  # effort, not loss
     uri = f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}"
     return BrainImage(view.name, uri, size[0] // 2, size[1] // 2)
 

@@ -222,12 +222,10 @@ def _label_vertices(atlas: _Parcellation, side: str) -> IntArray:
 def _rasterise_surface(
     name: str, points: FloatArray, faces: IntArray, labels: IntArray, depth: FloatArray, direction: float
 ) -> BrainView:
-    """Draw faces from back to front, the number of each encoded in its colour, and read the numbers from the pixels."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.collections import PolyCollection
-    from matplotlib.figure import Figure
+    """Draw faces from back to front, each in a colour that is its number, and read the numbers from the pixels."""
+    from PIL import Image, ImageDraw
 
-    flat = np.column_stack([direction * points[:, 1], points[:, 2]])
+    flat = np.column_stack([direction * points[:, 1], -points[:, 2]])
     height = direction * points[:, 0]
     corners = points[faces]
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
@@ -235,19 +233,12 @@ def _rasterise_surface(
     order = np.argsort(height[faces].mean(axis=1))
     order = order[facing[order] > 0]
     low, high = flat.min(axis=0) - 1, flat.max(axis=0) + 1
-    size = (_CORTEX_WIDTH_PIXELS, round(_CORTEX_WIDTH_PIXELS * (high[1] - low[1]) / (high[0] - low[0])))
-    figure = Figure(figsize=size, dpi=1)
-    axes = figure.add_axes((0, 0, 1, 1), xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-    axes.set_axis_off()
-    number = order + 1
-    colours = np.column_stack([number >> 16, number >> 8 & 255, number & 255]) / 255
-    shapes = PolyCollection(flat[faces[order]], facecolors=colours, edgecolors="none", antialiaseds=False)
-    axes.add_collection(shapes)
-    canvas: Any = FigureCanvasAgg(figure)
-    canvas.draw()
-    pixels = np.asarray(canvas.buffer_rgba()).astype(np.intp)
-    face = (pixels[..., 0] << 16 | pixels[..., 1] << 8 | pixels[..., 2]) - 1
-    face = np.where(face >= len(faces), -1, face)  # white background
+    scale = _CORTEX_WIDTH_PIXELS / (high[0] - low[0])
+    image = Image.new("I", (_CORTEX_WIDTH_PIXELS, round(scale * (high[1] - low[1]))), -1)
+    draw, shapes = ImageDraw.Draw(image), (scale * (flat - low))[faces[order]].reshape(-1, 6)
+    for number, shape in zip(order.tolist(), shapes.tolist(), strict=True):
+        draw.polygon(shape, fill=number)
+    face = np.asarray(image)
     majority = np.sort(labels[faces], axis=1)[:, 1]  # if two of three labels are equal, the middle one is theirs
     sunk = np.clip(depth[faces].mean(axis=1) / np.abs(depth).max(), -1, 1)
     light = 0.72 + 0.28 * np.clip(facing, 0, 1) - 0.10 * (sunk > 0)

@@ -92,7 +92,7 @@ def format_region_name(region: str) -> str:
         words = [_DESTRIEUX_WORDS.get(word, word.lower()) for word in re.split(r"[ _-]", full)]
         n_kinds = 3 if words[1] == "and" else 1 if words[0] in ("gyrus", "sulcus", "pole") else 0
         rest = sorted(words[n_kinds:], key=lambda word: word not in _DIRECTIONS) if n_kinds else words
-        name = " ".join([*rest, *words[:n_kinds]])  # "inferior frontal sulcus" for "S_front_inf"
+        name = " ".join(filter(None, [*rest, *words[:n_kinds]]))  # "inferior frontal sulcus" for "S_front_inf"
     else:
         plain = _DESIKAN_WORD.sub(r"\1 ", text).replace("bankssts", "banks of the superior temporal sulcus")
         name = _lowercase_words(plain.replace("accumbensarea", "accumbens")).replace("_", " ")

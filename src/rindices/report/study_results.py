@@ -16,6 +16,7 @@ from rindices.model.fitted import FittedModel, load
 from rindices.model.pattern_tables import make_change_table
 from rindices.model.records import CandidateRecord, CohortRecord, Record, SelectionRecord
 from rindices.report.formatting import omit_single_weight
+from rindices.study.subgroups import SUBGROUP_DESCRIPTIONS
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.io.spreadsheet import restore_texts
 from rindices.tables.validation.groups import PATIENT
@@ -175,8 +176,7 @@ def _read_wrong_cells(folder: Path) -> pd.DataFrame | None:
 
 
 def _read_subgroups(folder: Path) -> pd.DataFrame | None:
-    columns = ["variable", "level", "controls", "patients", "index", "auc", "low", "high", "controls_above"]
-    table = _read_if_written(folder / "subgroups.tsv", columns, "fit")
+    table = _read_if_written(folder / "subgroups.tsv", list(SUBGROUP_DESCRIPTIONS), "fit")
     if table is not None:
         is_site = table["variable"] == "site"
         table["level"] = table["level"].astype(str)

@@ -37,6 +37,8 @@ def make_subgroup_table(cohort: Cohort, indices: pd.DataFrame, names: Sequence[s
         levels["site"] = people[SITE].astype(str).astype("category")
     is_control, values = table[GROUP] == CONTROL, table[list(names)]
     is_above, rows = values > values[is_control].quantile(0.95), []
+    limits = (table.reindex(columns=[f"{name}_{end}" for name in names]).to_numpy() for end in ("high", "low"))
+    widths = pd.DataFrame(np.subtract(*limits), table.index)
     for variable, column in levels.items():
         own_levels = column.reindex(table.index)
         for level in column.cat.categories:
@@ -46,7 +48,8 @@ def make_subgroup_table(cohort: Cohort, indices: pd.DataFrame, names: Sequence[s
                 continue
             auc = measure_separation(values[controls].to_numpy(), values[patients].to_numpy(), seed, _BOOTSTRAPS).auc
             ends = np.quantile(auc[1:], (0.025, 0.975), axis=0)
-            figures = zip(names, auc[0], *ends, is_above[controls].mean(), strict=True)
+            width = widths[controls | patients].median()
+            figures = zip(names, auc[0], *ends, is_above[controls].mean(), width, strict=True)
             name = level if isinstance(level, str) else f"{level:g}"
             rows += [(variable, name, *counts, index, *map(float, numbers)) for index, *numbers in figures]
     return pd.DataFrame(rows, columns=list(load_columns("subgroups"))).round(4)
