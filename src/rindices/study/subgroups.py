@@ -14,6 +14,7 @@ from rindices.wording import load_columns
 MIN_GROUP = 10
 """Controls and patients that a level needs to be listed: fewer say little, and more about single people."""
 _BOOTSTRAPS = 200
+SUBGROUP_DESCRIPTIONS = load_columns("subgroups")
 
 
 def make_subgroup_table(cohort: Cohort, indices: pd.DataFrame, names: Sequence[str], seed: int) -> pd.DataFrame:
@@ -52,4 +53,4 @@ def make_subgroup_table(cohort: Cohort, indices: pd.DataFrame, names: Sequence[s
             figures = zip(names, auc[0], *ends, is_above[controls].mean(), width, strict=True)
             name = level if isinstance(level, str) else f"{level:g}"
             rows += [(variable, name, *counts, index, *map(float, numbers)) for index, *numbers in figures]
-    return pd.DataFrame(rows, columns=list(load_columns("subgroups"))).round(4)
+    return pd.DataFrame(rows, columns=list(SUBGROUP_DESCRIPTIONS)).round(4)
