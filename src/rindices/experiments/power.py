@@ -25,7 +25,7 @@ from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import Residualiser
 from rindices.selection.agreement import pattern_c_index
-from rindices.study.checks import MIN_RECOVERY_RATE, PowerRow
+from rindices.study.checks import MIN_RECOVERY_RATE, PowerRow, find_needed_people
 from rindices.study.group_tests import Finding, run_group_tests
 from rindices.tables.cohort import Cohort
 
@@ -213,15 +213,9 @@ def describe_needed_people(result: PowerResult) -> list[str]:
     """Return a sentence for each number of patterns: the fewest people who gave the right number often enough."""
     sentences = []
     for number in result.patterns:
-        needed = []
-        for d in sorted({row.d for row in result.rows if row.d is not None}):
-            rows = [row for row in result.rows if (row.patterns, row.d) == (number, d)]
-            enough = [row.controls + row.patients for row in rows if row.right >= MIN_RECOVERY_RATE]
-            sizes = {
-                row.controls + row.patients: f"{row.controls} controls and {row.patients} patients" for row in rows
-            }
-            size = sizes[min(enough)] if enough else f"more than {sizes[max(sizes)]}"
-            needed.append(f"{size} (d {d:.2g})")
+        own = [row for row in result.rows if row.patterns == number]
+        effects = sorted({row.d for row in own if row.d is not None})
+        needed = [f"{find_needed_people([row for row in own if row.d == d])} (d {d:.2g})" for d in effects]
         found = f"{'is' if number == 1 else 'are'} found in {MIN_RECOVERY_RATE:.0%} of studies or more with"
         sentences.append(f"{format_count(number, 'pattern')} {found} {', '.join(needed)}.")
     return sentences

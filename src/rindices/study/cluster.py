@@ -43,7 +43,7 @@ _SCALE_INTERVAL = 5.0  # seconds between checks of the size of the cluster
 
 CLUSTER_CLASSES = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster"}
 _ACCOUNT_OPTION = {"slurm": "account", "pbs": "account", "lsf": "project", "sge": "project"}
-_MARGIN_SHARE = 0.1  # share of the wall time that is reserved for checkpoints
+_MARGIN_SHARE = 0.1  # share of the wall time in which workers leave
 _MAX_MARGIN_SECONDS = 300.0
 
 JobFunction = Callable[[TrainingJob], None]
@@ -248,7 +248,7 @@ class QueueEngine:
                 yield from run_on_client(client, jobs, train_in_subprocess, lambda: cluster.scale(jobs=n_jobs))
 
     def options(self, logs: Path) -> dict[str, Any]:
-        """Return the options of dask-jobqueue; workers leave before the wall time ends, to write a checkpoint."""
+        """Return the options of dask-jobqueue; workers leave before the wall time: no failure of their sets."""
         queue = self.queue
         if has_control_characters(str(logs)):
             raise StudyError(f"{str(logs)!r} holds a control character, which a job script cannot: rename the folder.")

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -28,7 +27,7 @@ from rindices.learners.prepared_people import PreparedPeople
 from rindices.selection.choose import GridPoint
 from rindices.study.exceptions import StudyStoppedError
 from rindices.study.recipes import MemberSet, get_study_recipe
-from rindices.study.store import MAKE_ROOM, RunStore
+from rindices.study.store import MAKE_ROOM, RunStore, load_people
 from rindices.threads import limit_blas_threads
 
 MAX_RETRIES = 3
@@ -98,7 +97,7 @@ def run_training_job(job: TrainingJob) -> None:
     store = RunStore(job.folder)
     if store.load(job.work) is not None:
         return
-    people = _load_people(job.people)
+    people = load_people(job.people)
     with explain_write_errors(f"to {store.folder}", StudyError, MAKE_ROOM), limit_blas_threads():
         store.log_event("begun", job.work)
         recipe, work = get_study_recipe(job.work.recipe), job.work
@@ -111,12 +110,6 @@ def run_training_job(job: TrainingJob) -> None:
             members = recipe.train_members(people, work, store.checkpoint_path(work))
         store.save(work, members)
         store.log_event("finished", job.work)
-
-
-@lru_cache(maxsize=1)
-def _load_people(path: Path) -> list[PreparedPeople]:
-    """Return the people of a set of members; a process keeps the last ones that it has read."""
-    return RunStore(path.parent).load_people(path)
 
 
 def run_plan(

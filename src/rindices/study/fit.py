@@ -20,6 +20,7 @@ from rindices.errors import (
     name_arguments,
     name_problem_arguments,
 )
+from rindices.lock import lock_folder
 from rindices.model.fitted import FittedModel
 from rindices.model.normal_reference import NormalReference, load_reference_file
 from rindices.preprocess.measures import DEFAULT_ICV_FOR
@@ -216,7 +217,7 @@ def run_study(
         TemporaryDirectory() if folder is None else nullcontext(folder) as path,
     ):
         store = RunStore(Path(path))
-        with store.lock_folder():
+        with lock_folder(store.folder):
             if out is not None:
                 clear_outputs(out)
             if out is not None and study_file is not None:

@@ -8,8 +8,8 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +22,6 @@ from rindices.errors import ModelError, StudyError, explain_write_errors
 from rindices.learners.ensemble import HeldOutLikelihood, Member, TrainingOutcome
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS
 from rindices.learners.prepared_people import PreparedPeople
-from rindices.lock import lock_folder
 from rindices.model.safetensors_io import (
     MAX_DIMENSION,
     read_arrays,
@@ -82,10 +81,6 @@ class RunStore:
         except (ModelError, KeyError, TypeError, ValueError):
             return None
 
-    def lock_folder(self) -> AbstractContextManager[None]:
-        """Lock the folder while a block runs."""
-        return lock_folder(self.folder)
-
     def save_people(self, people: Sequence[PreparedPeople]) -> Path:
         """Write the people of a set of members for the workers; the name of the file depends on its content."""
         fields = [(f"{k}.{name}", array) for k, each in enumerate(people) for name, array in each._asdict().items()]
@@ -95,19 +90,6 @@ class RunStore:
         with explain_write_errors(str(path), StudyError, MAKE_ROOM):
             write_atomically(path, content.getbuffer())
         return path
-
-    def load_people(self, path: Path) -> list[PreparedPeople]:
-        """Return the people that `save_people` wrote."""
-        if not _wait_for_file(path):
-            raise StudyError(
-                f"{socket.gethostname()} does not see {path}: give an --out on a file system that all workers share."
-            )
-        fields: dict[int, dict[str, AnyArray]] = {}
-        with np.load(path) as arrays:
-            for key in arrays.files:
-                number, name = key.split(".")
-                fields.setdefault(int(number), {})[name] = arrays[key]
-        return [PreparedPeople(**fields[number]) for number in sorted(fields)]
 
     def wait_for(self, work: MemberSet) -> None:
         """Wait until a set that a worker has finished is visible here; shared file systems are slow."""
@@ -129,6 +111,21 @@ class RunStore:
             lines = (line.split("\t") for line in path.read_text("utf-8").splitlines())
             counts.update(parts[2] for parts in lines if parts[1:2] == [event] and len(parts) == 3)
         return counts
+
+
+@lru_cache(maxsize=1)
+def load_people(path: Path) -> list[PreparedPeople]:
+    """Return the people that `RunStore.save_people` wrote; a process keeps the last ones that it has read."""
+    if not _wait_for_file(path):
+        raise StudyError(
+            f"{socket.gethostname()} does not see {path}: give an --out on a file system that all workers share."
+        )
+    fields: dict[int, dict[str, AnyArray]] = {}
+    with np.load(path) as arrays:
+        for key in arrays.files:
+            number, name = key.split(".")
+            fields.setdefault(int(number), {})[name] = arrays[key]
+    return [PreparedPeople(**fields[number]) for number in sorted(fields)]
 
 
 def _wait_for_file(path: Path) -> bool:
