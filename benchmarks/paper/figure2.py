@@ -43,7 +43,7 @@ def main() -> None:
 
 def draw_figure(means: dict[str, np.ndarray], tasks: list[str]) -> None:
     """Draw two panels with a shared axis."""
-    figure = Figure(figsize=(7, 3.8), layout="constrained")
+    figure = Figure(figsize=(8.2, 3.8), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     for axes, (kind, title) in zip(panels, KINDS.items(), strict=True):
         for values, task in zip(means[kind], tasks, strict=True):
@@ -54,7 +54,7 @@ def draw_figure(means: dict[str, np.ndarray], tasks: list[str]) -> None:
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("pattern-c-index, pattern-agr-index")
-    panels[0].legend(frameon=False, fontsize="small", loc="upper left")
+    panels[1].legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.savefig(RESULTS / "figure2.png", dpi=150)
 
 

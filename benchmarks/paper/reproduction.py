@@ -6,8 +6,6 @@ Usage: ``python -m benchmarks.paper.reproduction``, after the other scripts of t
 import json
 from typing import Any
 
-import numpy as np
-
 from benchmarks.paper.common import RESULTS
 from benchmarks.paper.full_length import PATH, is_chosen
 from benchmarks.suites.paper import PAPER_TASKS, PUBLISHED_SCORES, SURREAL_GAN_SCORES, TABLE_6_SCORES
@@ -22,23 +20,16 @@ def read(path: str) -> Any:
 
 
 def list_recipe_paper() -> list[list[str]]:
-    """Return a row of each task: the members that were trained furthest, or those of the former recipe."""
+    """Return a row of each task: the members that were trained furthest."""
     rows = json.loads(PATH.read_text("utf-8"))
     rows = [row for row in rows if not row["adjusted"] and len(row["curve"]) > 1 and is_chosen(row, rows)]
     furthest = {row["task"]: row for row in sorted(rows, key=lambda row: row["rate"] * row["curve"][-1]["steps"])}
-    former = read("paper/results/full_length_former.json")["rows"]
     lines = []
     for task in PAPER_TASKS:
-        if task in furthest:
-            row = furthest[task]
-            last = row["curve"][-1]
-            error, mean, n_members = last["error"], last["mean"], row["members"]
-            length = f"{row['rate']:g} x {last['steps']:,}".replace("0.0008", "8e-4")
-        else:
-            row = max((row for row in former if row["task"] == task), key=lambda row: row["agreement"])
-            n_members, mean = len(row["members"]), float(np.mean(row["members"]))
-            error, length = float(np.std(row["members"], ddof=1) / n_members**0.5), f"2e-4 x {max(row['steps']):,}"
-        cells = [task, f"{row['orthogonality']:g}", f"{n_members}", length, f"{mean:.3f} +- {error:.3f}"]
+        row, last = furthest[task], furthest[task]["curve"][-1]
+        length = f"{row['rate']:g} x {last['steps']:,}".replace("0.0008", "8e-4")
+        mean = f"{last['mean']:.3f} +- {last['error']:.3f}"
+        cells = [task, f"{row['orthogonality']:g}", f"{row['members']}", length, mean]
         lines.append([*cells, f"{SURREAL_GAN_SCORES[task]:.3f}", f"{TABLE_6_SCORES[task]:.3f}"])
     return lines
 
@@ -64,12 +55,10 @@ def main() -> None:
     for row in tried:
         means = ", ".join(f"{point['mean']:.3f}" for point in row["curve"][1:])
         curves.append(f"{means} (lambda {row['orthogonality']})")
-    former = next(row for row in read("paper/results/full_length_former.json")["rows"] if row["task"] == "scarce")
     page = TEXT.format(
         accuracies=format_range([point["mean"] for point in quarters]),
         agreements=format_range([point["agreement"] for point in quarters]),
         curves=" and ".join(curves),
-        former_scarce=f"{sum(former['members']) / len(former['members']):.3f}",
         table=format_table([*head, "Table 1", "Table 6"], list_recipe_paper()),
         contrastive=", ".join(f"{summary[task, 'contrastive']:.3f}" for task in PAPER_TASKS),
         nmf=", ".join(f"{summary[task, 'nmf']:.3f}" for task in PAPER_TASKS),
