@@ -143,7 +143,7 @@ class People(NamedTuple):
 
     @classmethod
     def read(cls, cohort: Cohort, model: ri.FittedModel) -> "People":
-        volumes, design = model.preprocessing.inputs(*model.preprocessing.aligned(cohort))
+        volumes, design = model.preprocessing.inputs(cohort)
         return cls(cohort, np.log(volumes), design, cohort.is_patient)
 
 

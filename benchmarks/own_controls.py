@@ -57,7 +57,8 @@ def measure(name: str, healthy: Cohort, number: int) -> dict[str, Any]:
     controls = cohort.take(cohort.is_control)
     config = PowerConfig(rates=(), effects=(d,), healthy=controls)
     sizes = int(cohort.n_controls), int(cohort.n_patients)
-    jobs = [PowerJob(config, *sizes, None, 10_000 + k, d, n_patterns) for k in range(N_COHORTS)]
+    rates = convert_d_to_rates(d, config.relative_sd, task)
+    jobs = [PowerJob(config, *sizes, rates, 10_000 + k, n_patterns) for k in range(N_COHORTS)]
     predicted = [pattern_c_index(simulated.truth, indices).mean for simulated, indices in map(fit_power_job, jobs)]
     row = {"table": name, "controls": sizes[0], "patients": sizes[1], "patterns": n_patterns, "d": d}
     row |= {"predicted": float(np.mean(predicted)), "measured": None}

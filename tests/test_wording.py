@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from rindices.wording import FEATURE_UNIT, get_wording, reword, reword_descriptions, reword_template
+from rindices.wording import get_wording, reword, reword_template
 
 BRAIN_WORDS = re.compile(
     r"brain|volume|region|atlas|mm3|mm³|cortical|cortex|intracranial|head size|\bicv\b|muse|ventric|hippocamp|segment"
@@ -33,12 +33,6 @@ TEMPLATES = sorted(
 def test_whole_words_are_replaced(text: str, reworded: str) -> None:
     assert reword(text) == reworded
     assert get_wording("mm3")(text) == text
-
-
-def test_names_of_columns_and_their_descriptions_are_replaced() -> None:
-    descriptions = {"region": "Name of the region.", "d": "Difference"}
-    assert reword_descriptions(descriptions, FEATURE_UNIT) == {"feature": "Name of the feature.", "d": "Difference"}
-    assert reword_descriptions(descriptions, "mm3") == descriptions
 
 
 def test_code_of_a_template_is_kept() -> None:

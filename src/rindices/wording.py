@@ -6,7 +6,7 @@ model have the unit `FEATURE_UNIT`. Only texts of the package are reworded, neve
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.resources import files
 
 FEATURE_UNIT = "any"
@@ -33,12 +33,6 @@ def load_columns(table: str) -> dict[str, str]:
     """Return the columns of a table that the package writes, in their order, and what they hold."""
     columns: dict[str, str] = tomllib.loads((files("rindices") / "columns.toml").read_text("utf-8"))[table]
     return columns
-
-
-def reword_descriptions(descriptions: Mapping[str, str], unit: str) -> dict[str, str]:
-    """Return names of columns with their descriptions, in the words for tables of a unit."""
-    word = get_wording(unit)
-    return {word(name): word(text) for name, text in descriptions.items()}
 
 
 def reword_template(source: str) -> str:

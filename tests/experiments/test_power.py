@@ -20,7 +20,9 @@ def test_interval_width_equals_a_regression() -> None:
 def test_a_row_is_the_mean_of_its_cohorts() -> None:
     config = PowerConfig(((80, 100),), (0.3,), patterns=(1,), cohorts=2)
     result = run_power(config, workers=1)
-    both = [measure_power_job(PowerJob(config, 80, 100, 0.3, 10_000 + seed, patterns=1)) for seed in range(2)]
+    both = [
+        measure_power_job(PowerJob(config, 80, 100, np.full(139, 0.3), 10_000 + seed, patterns=1)) for seed in range(2)
+    ]
     (row,) = result.rows
     assert row.accuracy == pytest.approx(np.mean([measurement.accuracy for measurement in both]))
     assert row.accuracy > 0.8

@@ -18,7 +18,7 @@ from rindices.cli.main import app
 from rindices.errors import ModelError, PreprocessingError
 from rindices.experiments.simulate import write_cohort
 from rindices.model.safetensors_io import read_metadata, write_safetensors
-from rindices.preprocess.harmonise import Harmoniser, estimate_site_effect
+from rindices.preprocess.harmonise import Harmoniser, shrink_site_effect
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import Cohort
 from tests.cohorts import simulate_few_regions
@@ -98,7 +98,7 @@ def test_the_empirical_bayes_estimate_is_a_fixed_point() -> None:
     """Compare with a loop over regions that iterates the published formulas until nothing changes."""
     rng = np.random.default_rng(0)
     values = rng.normal(0.3, 1.2, (40, 25)) + rng.normal(0, 0.4, 25)
-    shift, scale = estimate_site_effect(values)
+    shift, scale = shrink_site_effect(len(values), values.mean(axis=0), values.var(axis=0, ddof=1))
     hats, variances = values.mean(axis=0), values.var(axis=0, ddof=1)
     m, s2 = variances.mean(), variances.var(ddof=1)
     shape, rate = (2 * s2 + m * m) / s2, (m * s2 + m**3) / s2

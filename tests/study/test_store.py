@@ -116,7 +116,7 @@ def test_a_slow_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(
         StudyError, match=f"{socket.gethostname()} does not see .*people-0.npz: give an --out on a file"
     ):
-        store.load_people(tmp_path / "people-0.npz")
+        stores.load_people(tmp_path / "people-0.npz")
 
 
 def test_a_second_client_is_refused_and_told_who_works_there(folder: Path, tmp_path: Path) -> None:

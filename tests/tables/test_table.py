@@ -31,6 +31,13 @@ def test_two_hemispheres_are_joined_by_id(tmp_path: Path, sep: str) -> None:
     np.testing.assert_allclose(result.cohort.volumes["rh_insula_volume"], right["rh_insula_volume"])
 
 
+def test_several_sessions_in_one_hemisphere_are_refused(tmp_path: Path) -> None:
+    """Which of them belongs to the other hemisphere is not known; the last one was taken."""
+    right = pd.concat([aparc("rh").assign(session_id=session) for session in ("1", "2")])
+    paths = [write_table(aparc("lh"), tmp_path / "lh.txt"), write_table(right, tmp_path / "rh.txt")]
+    assert "rh.txt has several sessions a person" in list_messages(validate_files(paths), "error")
+
+
 def test_aparc_and_aseg_are_joined(tmp_path: Path) -> None:
     paths = [
         write_table(aparc("lh"), tmp_path / "lh.txt", "\t"),

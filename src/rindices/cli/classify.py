@@ -127,6 +127,7 @@ def reproduce(
     from rindices.cli.fit import read_study_cohort
     from rindices.cli.progress import Progress
     from rindices.errors import AnalysisError, explain_write_errors
+    from rindices.lock import lock_folder
     from rindices.study.cohort_fit import fit_study
     from rindices.study.config import make_study, merge_options
     from rindices.study.engines import StudyObserver
@@ -145,7 +146,7 @@ def reproduce(
             return fit_study(Study(half, study, reference), store, observer=StudyObserver(progress.update))
 
     try:
-        with explain_write_errors(f"to {out}", AnalysisError, "give another --out"), store.lock_folder():
+        with explain_write_errors(f"to {out}", AnalysisError, "give another --out"), lock_folder(store.folder):
             halves = run(cohort, fit, splits=splits, seed=first)
             write_study_file(out, study, source)
             write_indices(halves.unseen.drop(columns="half"), out / HELD_OUT_FILE)

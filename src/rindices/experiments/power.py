@@ -25,7 +25,7 @@ from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import Residualiser
 from rindices.selection.agreement import pattern_c_index
-from rindices.study.checks import MIN_RECOVERY_RATE, PowerRow
+from rindices.study.checks import MIN_RECOVERY_RATE, PowerRow, find_needed_people
 from rindices.study.group_tests import Finding, run_group_tests
 from rindices.tables.cohort import Cohort
 
@@ -81,16 +81,15 @@ class PowerConfig:
         return estimate_relative_sd(self.generator, self.adjusted)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PowerJob:
     """One simulated cohort of a power study."""
 
     config: PowerConfig
     n_controls: int
     n_patients: int
-    rate: float | None
+    rates: FloatArray  # (R,): share of volume that each region loses at severity 1
     seed: int
-    effect_d: float | None = None  # Cohen's d, where no rate is given
     patterns: int = 3
 
 
@@ -118,10 +117,15 @@ def run_power(
     config: PowerConfig, workers: int = -1, progress: Callable[[int, int, object], None] | None = None
 ) -> PowerResult:
     """Simulate all sizes and effects; ``progress`` is called with the number of jobs done, of all, and the last one."""
-    effects = [(None, d) for d in config.effects] + [(rate, None) for rate in config.rates]
+    task, relative_sd = SimulationTask(), config.relative_sd
+    by_d = [convert_d_to_rates(d, relative_sd, task) for d in config.effects]
+    effects = [(float(np.median(rates)), d, rates) for d, rates in zip(config.effects, by_d, strict=True)]
+    for rate in config.rates:
+        d = float(np.median(convert_rate_to_d(rate, relative_sd, task)))
+        effects.append((rate, d, np.full(len(relative_sd), rate)))
     sizes = [(n, m, *effect, k) for k in config.patterns for effect in effects for n, m in config.people]
     seeds = range(FIRST_SEED, FIRST_SEED + config.cohorts)
-    jobs = [PowerJob(config, n, m, rate, seed, d, k) for n, m, rate, d, k in sizes for seed in seeds]
+    jobs = [PowerJob(config, n, m, rates, seed, k) for n, m, _, _, rates, k in sizes for seed in seeds]
     results = []
     with parallel_config(backend="loky", inner_max_num_threads=1):
         for result in Parallel(n_jobs=workers, return_as="generator")(delayed(measure_power_job)(job) for job in jobs):
@@ -129,24 +133,14 @@ def run_power(
             if progress is not None:
                 progress(len(results), len(jobs), jobs[len(results) - 1])
     rows = []
-    for position, (n, m, *effect, number) in enumerate(sizes):
+    for position, (n, m, rate, d, _, number) in enumerate(sizes):
         numbers: list[Any] = []
         for values in np.array(results[position * config.cohorts : (position + 1) * config.cohorts], dtype=float).T:
             error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
             numbers += [float(values.mean()), error]
-        rate, d = _complete_effect(config, *effect)
         rows.append(replace(PowerRow(n, m, rate, *numbers), d=d, patterns=number))
-    quartiles = np.quantile(convert_rate_to_d(0.1, config.relative_sd, SimulationTask()), [0.25, 0.5, 0.75])
+    quartiles = np.quantile(convert_rate_to_d(0.1, relative_sd, task), [0.25, 0.5, 0.75])
     return PowerResult(list(config.patterns), config.cohorts, list(config.adjusted), rows, quartiles.tolist())
-
-
-def _complete_effect(config: PowerConfig, rate: float | None, d: float | None) -> tuple[float, float]:
-    """Return share lost and Cohen's d of an effect of which one is given; the other is that of the median region."""
-    task = SimulationTask()
-    if rate is None:
-        assert d is not None
-        return float(np.median(convert_d_to_rates(d, config.relative_sd, task))), d
-    return rate, float(np.median(convert_rate_to_d(rate, config.relative_sd, task)))
 
 
 def measure_power_job(job: PowerJob) -> PowerMeasurement:
@@ -161,14 +155,9 @@ def measure_power_job(job: PowerJob) -> PowerMeasurement:
 def fit_power_job(job: PowerJob) -> tuple[SimulatedCohort, FloatArray]:
     """Return a simulated cohort with the covariates to adjust for, and the R-indices of its patients."""
     config = job.config
-    task = make_task_with_patterns(job.patterns)
-    task = replace(task, n_controls=job.n_controls, n_patients=job.n_patients)
-    reference, rates = None if config.healthy is None else config.generator, None
-    if job.rate is not None:
-        task = replace(task, rate=job.rate)
-    elif job.effect_d is not None:
-        rates = convert_d_to_rates(job.effect_d, config.relative_sd, task)
-    simulated = simulate_cohort(task, job.seed, reference=reference, rates=rates)
+    task = replace(make_task_with_patterns(job.patterns), n_controls=job.n_controls, n_patients=job.n_patients)
+    reference = None if config.healthy is None else config.generator
+    simulated = simulate_cohort(task, job.seed, reference=reference, rates=job.rates)
     cohort = replace(simulated.cohort, covariates=_select_columns(simulated.cohort.covariates, config.adjusted))
     X, y = Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
     indices = ContrastiveICA(job.patterns, job.seed).fit(X, y).transform(X[y == 1])
@@ -224,15 +213,9 @@ def describe_needed_people(result: PowerResult) -> list[str]:
     """Return a sentence for each number of patterns: the fewest people who gave the right number often enough."""
     sentences = []
     for number in result.patterns:
-        needed = []
-        for d in sorted({row.d for row in result.rows if row.d is not None}):
-            rows = [row for row in result.rows if (row.patterns, row.d) == (number, d)]
-            enough = [row.controls + row.patients for row in rows if row.right >= MIN_RECOVERY_RATE]
-            sizes = {
-                row.controls + row.patients: f"{row.controls} controls and {row.patients} patients" for row in rows
-            }
-            size = sizes[min(enough)] if enough else f"more than {sizes[max(sizes)]}"
-            needed.append(f"{size} (d {d:.2g})")
+        own = [row for row in result.rows if row.patterns == number]
+        effects = sorted({row.d for row in own if row.d is not None})
+        needed = [f"{find_needed_people([row for row in own if row.d == d])} (d {d:.2g})" for d in effects]
         found = f"{'is' if number == 1 else 'are'} found in {MIN_RECOVERY_RATE:.0%} of studies or more with"
         sentences.append(f"{format_count(number, 'pattern')} {found} {', '.join(needed)}.")
     return sentences

@@ -7,7 +7,7 @@ Shape letters: N people, B people of a block, R regions, M patterns, S members, 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -97,7 +97,9 @@ class ConsensusInference:
 
     def _infer_members(self, missing: IntArray | None, prepared: Sequence[FloatArray]) -> FloatArray:
         """Return the R-indices (S, B, M) of people who lack some regions, in the order of the consensus."""
-        return self._align_members(self._leave_out(missing).infer(prepared))
+        columns, orders = self._leave_out(missing).infer(prepared), np.array(self.model.orders)
+        members = columns.T.reshape(*orders.shape, -1)
+        return np.asarray(members[np.arange(len(orders))[:, None], orders].transpose(0, 2, 1))
 
     def _compute_block(self, missing: IntArray | None, volumes: FloatArray, *others: AnyArray) -> FloatArray:
         """Return R-indices, their variance among members, their added variance and the distance, (B, 3 M + 1).
@@ -120,15 +122,17 @@ class ConsensusInference:
         return np.concatenate(parts).T
 
     def _leave_out(self, missing: IntArray | None) -> "MeasuredInference":
-        """Return the inference without some regions, made once for all people who lack them."""
-        if missing is None:
-            return self._complete_inference
-        key = missing.tobytes()
-        if key not in self._inference_by_missing:
-            if len(self._inference_by_missing) >= _MAX_KEPT:
-                self._inference_by_missing.clear()
-            self._inference_by_missing[key] = make_measured_inference(self.model.heads, missing, self._drawn_people)
-        return self._inference_by_missing[key]
+        """Return the inference without some regions."""
+        return self._complete_inference if missing is None else self._infer_without(missing.tobytes())
+
+    @cached_property
+    def _infer_without(self) -> "Callable[[bytes], MeasuredInference]":
+        """Makes the inference without some regions, given by the bytes of their positions, once for all people."""
+
+        def make(positions: bytes) -> MeasuredInference:
+            return make_measured_inference(self.model.heads, np.frombuffer(positions, np.intp), self._drawn_people)
+
+        return lru_cache(_MAX_KEPT)(make)
 
     @cached_property
     def _drawn_people(self) -> "SimulatedPeople | None":
@@ -140,20 +144,6 @@ class ConsensusInference:
     @cached_property
     def _complete_inference(self) -> "MeasuredInference":
         return MeasuredInference(make_inference_function(self.model.heads), np.zeros(self.model.n_patterns))
-
-    @cached_property
-    def _inference_by_missing(self) -> "dict[bytes, MeasuredInference]":
-        return {}
-
-    def _align_members(self, columns: FloatArray) -> FloatArray:
-        """Return the columns of all members (N, S * M) as (S, N, M), with patterns in the order of the consensus."""
-        aligned = columns.T[self._aligned_columns]
-        return aligned.reshape(len(self.model.orders), self.model.n_patterns, -1).transpose(0, 2, 1)
-
-    @cached_property
-    def _aligned_columns(self) -> IntArray:
-        orders = np.array(self.model.orders)
-        return np.ravel(np.arange(len(orders))[:, None] * self.model.n_patterns + orders)
 
 
 def _apply_by_missing(compute: Callable[..., FloatArray], arrays: Sequence[AnyArray]) -> FloatArray:

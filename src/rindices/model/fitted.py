@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -42,11 +41,6 @@ class ApplyResult(NamedTuple):
     table: pd.DataFrame
     problems: list[Problem]
     counted: UnusualCount
-
-    def _repr_html_(self) -> str:
-        """Return the problems and the first rows, for notebooks."""
-        lines = "".join(f"<li>{escape(str(problem))}</li>" for problem in self.problems)
-        return f"<ul>{lines}</ul>{self.table.head().to_html(index=False, escape=True)}"
 
 
 class FittedModel(ModelContent):
@@ -87,14 +81,6 @@ class FittedModel(ModelContent):
 
     def __repr__(self) -> str:
         return f"<FittedModel: {self.n_patterns} patterns, {len(self.regions)} regions, {len(self.heads)} members>"
-
-    def _repr_html_(self) -> str:
-        """Return the same and the evidence for each pattern, for notebooks."""
-        names = ["name", "split_half", "split_half_interval", "auc", "auc_interval", "carriers"]
-        rows = pd.DataFrame([{name: pattern.get(name) for name in names} for pattern in self.card.pattern_evidence])
-        return (
-            f"<p>{escape(repr(self)[1:-1])}</p>{rows.round(2).to_html(index=False, escape=True) if len(rows) else ''}"
-        )
 
     @property
     def covariates(self) -> tuple[str, ...]:
@@ -213,8 +199,7 @@ class FittedModel(ModelContent):
 
     def _prepare(self, cohort: Cohort) -> FloatArray:
         """Return the values (N, R) of people as the pipeline of everyone prepares them."""
-        volumes, covariates = self.preprocessing.aligned(cohort)
-        inputs = self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
+        inputs = self.preprocessing.inputs(cohort)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused later
             return apply_in_blocks(self.preprocessing.prepare_block, *inputs)
 
@@ -248,16 +233,14 @@ class FittedModel(ModelContent):
 
         Cells that are wrong (N, R) are missing for the R-indices; how unusual a person is, all cells say.
         """
-        volumes, covariates = self.preprocessing.aligned(cohort)
-        inputs = self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
-
+        volumes, *others = inputs = self.preprocessing.inputs(cohort)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such results are refused below
             measured = volumes if is_wrong is None else np.where(is_wrong, np.nan, volumes)
-            indices, variance, distances, added = self._consensus.compute_indices([measured, *inputs[1:]], weights)
+            indices, variance, distances, added = self._consensus.compute_indices([measured, *others], weights)
             if is_wrong is not None and distances is not None:
                 rows = np.flatnonzero(is_wrong.any(axis=1))
                 distances[rows] = self._consensus.compute_distances([take_rows(array, rows) for array in inputs])
-            flagged = self._find_unusual(inputs, covariates, distances)
+            flagged = self._find_unusual(inputs, cohort.covariates, distances)
             columns = self._make_index_columns(indices, variance, added)
         problems, is_short = [], np.zeros(len(volumes), dtype=bool)
         if self.intervals is not None:
@@ -311,8 +294,7 @@ class FittedModel(ModelContent):
         -------
         (S, N, M)
         """
-        inputs = self.preprocessing.inputs(*self.preprocessing.aligned(cohort), self.preprocessing.sites_of(cohort))
-        return self._consensus.infer_members(inputs)
+        return self._consensus.infer_members(self.preprocessing.inputs(cohort))
 
     def tabulate_own_people(self, cohort: Cohort, unseen: BoolArray | None) -> pd.DataFrame:
         """Return the R-indices of the people whom the model was trained on.
@@ -326,13 +308,12 @@ class FittedModel(ModelContent):
         table = self._infer(cohort, min_information=-np.inf, weights=weights).table
         if self.training is not None and self.has_distances:  # people of other folds say who is unusual
             completed = complete_people(self.preprocessing.transform(cohort), np.zeros(len(cohort), dtype=np.intp))
-            volumes, covariates = self.preprocessing.aligned(cohort)
-            inputs = self.preprocessing.inputs(volumes, covariates, self.preprocessing.sites_of(cohort))
+            inputs = self.preprocessing.inputs(cohort)
             for held_out, distribution in TrainingDistribution.fit_folds(completed, cohort.people[ID].tolist()):
                 training = replace(distribution, distances=self.training.distances, limit=self.training.limit)
                 fold, rows = replace(self, training=training), np.flatnonzero(held_out)
                 own = [take_rows(array, rows) for array in inputs]
-                flagged = fold._find_unusual(own, covariates[held_out], fold._consensus.compute_distances(own))
+                flagged = fold._find_unusual(own, cohort.covariates[held_out], fold._consensus.compute_distances(own))
                 table.loc[held_out, "unusual"] = flagged.unusual
                 table.loc[held_out, "novel"] = flagged.novel
                 table.loc[held_out, "novel_because"] = flagged.texts

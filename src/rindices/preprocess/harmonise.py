@@ -168,7 +168,8 @@ class Harmoniser:
             cure = f"At least {required} are needed: add controls, or leave these sites out"
             raise PreprocessingError(f"{what}. {cure}.")
         standardised = (volumes - self._predict(design)) / self.sd
-        effects = [estimate_site_effect(standardised[site_names == name]) for name in new]
+        by_site = [standardised[site_names == name] for name in new]
+        effects = [shrink_site_effect(len(each), each.mean(axis=0), each.var(axis=0, ddof=1)) for each in by_site]
         return replace(
             self,
             sites=(*self.sites, *new),
@@ -227,19 +228,11 @@ class Harmoniser:
         return np.asarray(self.mean + (design - self.centre) @ self.coefficients)
 
 
-def estimate_site_effect(standardised: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Estimate the effect of one site with empirical Bayes.
+def shrink_site_effect(n_people: int, shift_hat: FloatArray, variance_hat: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Shrink the mean and the variance of the people of a site towards the site's average over regions.
 
     The prior over regions is normal for the shift and inverse gamma for the variance; its parameters are the moments of
     the estimates per region. The posterior means depend on each other and are solved in turn.
-
-    standardised (N, R): people of the site. Returns shift, scale (R,).
-    """
-    return shrink_site_effect(len(standardised), standardised.mean(axis=0), standardised.var(axis=0, ddof=1))
-
-
-def shrink_site_effect(n_people: int, shift_hat: FloatArray, variance_hat: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Shrink the mean and the variance of the people of a site towards the site's average over regions.
 
     shift_hat, variance_hat (R,): mean and variance (N - 1) of standardised people. Returns shift, scale (R,).
     """

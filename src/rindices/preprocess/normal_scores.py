@@ -6,7 +6,6 @@ skewness is that of the controls: logarithmic in a long tail, linear in a short 
 mean of their scores. Shape letters: N people, R regions, K quantiles.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
@@ -66,15 +65,6 @@ class NormalScores:
     def medians(self) -> FloatArray:
         """Median (R,) of each region in controls."""
         return np.asarray(self.quantiles[len(SCORES) // 2])
-
-    def to_arrays(self) -> dict[str, FloatArray]:
-        """Return the estimated arrays by name."""
-        return {"normal_scores.quantiles": self.quantiles}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, FloatArray]) -> Self:
-        """Build from the result of `to_arrays`."""
-        return cls(arrays["normal_scores.quantiles"])
 
 
 def _describe_tails(quantiles: FloatArray) -> _Tail:

@@ -3,8 +3,8 @@
 Shape letters: N people, B people of a block, R regions, C covariates, P columns of the design.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -186,23 +186,27 @@ class Preprocessing:
         are matched by name. Raises PreprocessingError: if one is missing, or a person has a category or site that was
         not in training (see `with_sites`).
         """
-        volumes, covariates = self.aligned(cohort)
         errors = [problem for problem in self.review(cohort) if problem.severity is Severity.ERROR]
         if errors:
             raise PreprocessingError(errors)
-        inputs = self.inputs(volumes, covariates, self.sites_of(cohort))
-        return np.ascontiguousarray(apply_in_blocks(self.prepare_block, *inputs))
+        return np.ascontiguousarray(apply_in_blocks(self.prepare_block, *self.inputs(cohort)))
 
-    def inputs(self, volumes: FloatArray, covariates: pd.DataFrame, sites: Sequence[str] = ()) -> list[AnyArray]:
-        """Return the arguments of `prepare_block`, from the results of `aligned` and `sites_of`.
+    def inputs(self, cohort: Cohort) -> list[AnyArray]:
+        """Return the arguments of `prepare_block` for the people of a cohort.
 
         Returns
         -------
         list of ndarray
             Volumes (N, R), design (N, P) and, if sites are harmonised, the position of each site (N,).
+
+        Raises
+        ------
+        PreprocessingError
+            If a region, a covariate or the site is missing.
         """
-        site_index = [] if self.harmoniser is None else [self.harmoniser.encode_sites(sites)]
-        return [volumes, self.residualiser.build_design(covariates), *site_index]
+        volumes, covariates = self._align(cohort)
+        sites = [] if self.harmoniser is None else [self.harmoniser.encode_sites(get_sites(cohort))]
+        return [volumes, self.residualiser.build_design(covariates), *sites]
 
     def prepare_block(self, volumes: FloatArray, design: FloatArray, site_index: IntArray | None = None) -> FloatArray:
         """Return the values that learners take, for one block of people.
@@ -243,16 +247,6 @@ class Preprocessing:
         change = (changed - values) * self.standardiser.sd / CONTROL_SD
         return np.asarray(volumes * np.exp(change) if self.adjust == "log" else volumes + change)
 
-    def sites_of(self, cohort: Cohort) -> list[str]:
-        """Return the site of each person.
-
-        Returns
-        -------
-        list of str
-            (N,), or empty if sites are not harmonised.
-        """
-        return [] if self.harmoniser is None else get_sites(cohort)
-
     def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
         """Add the effects of new sites, estimated from their controls.
 
@@ -262,7 +256,7 @@ class Preprocessing:
         """
         if self.harmoniser is None:
             raise PreprocessingError("sites were not harmonised in training, so no site can be added.")
-        self.aligned(cohort)
+        self._align(cohort)
         is_new = np.array([site not in self.harmoniser.sites for site in get_sites(cohort)], dtype=bool)
         controls = cohort.take(is_new & cohort.is_control)
         without_controls = sorted(set(get_sites(cohort)) - set(self.harmoniser.sites) - set(get_sites(controls)))
@@ -271,7 +265,7 @@ class Preprocessing:
                 f"sites that were not in training have no controls here: {join_names(without_controls)}. Name the "
                 f"column of groups and give at least {least} controls of each, or leave these sites out."
             )
-        volumes, covariates = self.aligned(controls)
+        volumes, covariates = self._align(controls)
         volumes = self.change_scale(volumes)
         if self.normal_scores is not None:
             volumes = self.normal_scores.transform(volumes)
@@ -301,19 +295,8 @@ class Preprocessing:
                 findings.at("regions").error(ProblemCode.NEGATIVE_VALUES, what, cure, offenders=people)
         return list(findings)
 
-    def aligned(self, cohort: Cohort) -> tuple[FloatArray, pd.DataFrame]:
-        """Return volumes and covariates with columns in the order of training.
-
-        Returns
-        -------
-        volumes : (N, R)
-        covariates : (N, C)
-
-        Raises
-        ------
-        PreprocessingError
-            If a region, a covariate or the site is missing.
-        """
+    def _align(self, cohort: Cohort) -> tuple[FloatArray, pd.DataFrame]:
+        """Return volumes (N, R) and covariates (N, C) with columns in the order of training; a missing one is named."""
         volumes = cohort.volumes
         if cohort.regions != self.regions:
             missing = [region for region in self.regions if region not in volumes]
@@ -344,8 +327,14 @@ class Preprocessing:
         dict of str to ndarray
             By the names that model files use.
         """
-        steps = (self.residualiser, self.standardiser, self.harmoniser, self.normal_scores)
-        return {name: array for step in steps if step is not None for name, array in step.to_arrays().items()}
+        steps = {"residualise": self.residualiser, "standardise": self.standardiser, "harmonise": self.harmoniser}
+        fields = [
+            (f"{prefix}.{name}", value)
+            for prefix, step in (*steps.items(), ("normal_scores", self.normal_scores))
+            if step is not None
+            for name, value in vars(step).items()
+        ]
+        return {name: value for name, value in fields if isinstance(value, np.ndarray)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return names and codings as plain values for JSON.
@@ -375,12 +364,16 @@ class Preprocessing:
             As returned by `to_dict`; further keys are ignored.
         arrays : mapping of str to ndarray
         """
+        steps: dict[str, dict[str, FloatArray]] = defaultdict(dict)
+        for key, array in arrays.items():
+            prefix, _, name = key.partition(".")
+            steps[prefix][name] = array
         sites, adjust = values.get("harmonise"), values["adjust"]
         return cls(
             tuple(values["regions"]),
-            Residualiser.from_parts(values["covariates"], arrays),
-            Standardiser.from_arrays(arrays),
+            Residualiser(tuple(map(residualise.build_coding, values["covariates"])), notes=(), **steps["residualise"]),
+            Standardiser(**steps["standardise"]),
             None if sites is None else Harmoniser.from_parts(sites, arrays),
             adjust,
-            NormalScores.from_arrays(arrays) if adjust == "rank" else None,
+            NormalScores(**steps["normal_scores"]) if adjust == "rank" else None,
         )

@@ -193,21 +193,9 @@ class Residualiser:
         for coding in self.codings:
             coding.review(covariates[coding.name], ids, findings.at("covariates"), whole)
 
-    def to_arrays(self) -> dict[str, FloatArray]:
-        """Return the estimated arrays by name."""
-        arrays = {"residualise.centre": self.centre, "residualise.coefficients": self.coefficients}
-        return arrays if self.covariance is None else arrays | {"residualise.covariance": self.covariance}
-
     def to_dict(self) -> list[dict[str, Any]]:
         """Return the coding of each covariate as plain values for JSON."""
         return [coding.to_dict() for coding in self.codings]
-
-    @classmethod
-    def from_parts(cls, codings: Sequence[Mapping[str, Any]], arrays: Mapping[str, FloatArray]) -> Self:
-        """Build from the results of `to_dict` and `to_arrays`."""
-        rebuilt = tuple(map(build_coding, codings))
-        covariance = arrays.get("residualise.covariance")
-        return cls(rebuilt, arrays["residualise.centre"], arrays["residualise.coefficients"], covariance=covariance)
 
 
 def check_control_number(n_controls: int, n_columns: int) -> None:

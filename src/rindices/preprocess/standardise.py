@@ -3,7 +3,7 @@
 The loss weights and thresholds of the paper are made for this scale. Shape letters: N people, R regions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Self
@@ -54,15 +54,6 @@ class Standardiser:
         scaled = np.multiply(volumes, scale, out=out)
         scaled += CONTROL_MEAN - self.mean * scale
         return scaled
-
-    def to_arrays(self) -> dict[str, FloatArray]:
-        """Return the estimated arrays by name."""
-        return {"standardise.mean": self.mean, "standardise.sd": self.sd}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, FloatArray]) -> Self:
-        """Build from the result of `to_arrays`."""
-        return cls(arrays["standardise.mean"], arrays["standardise.sd"])
 
 
 def find_constant_regions(mean: FloatArray, sd: FloatArray, regions: Sequence[str]) -> list[str]:

@@ -77,12 +77,16 @@ def check_sample_size(n_controls: int, n_patients: int, unit: str = "") -> list[
 def list_needed_people() -> list[tuple[float, str]]:
     """Return shares of volume lost, and the fewest people with whom three such patterns were told apart."""
     rows = load_power_rows()
-    needed = []
-    for rate in sorted({row.rate for row in rows}, reverse=True):
-        enough = [row for row in rows if row.rate == rate and row.right >= MIN_RECOVERY_RATE]
-        row = min(enough or rows, key=lambda row: row.controls if enough else -row.controls)
-        needed.append((rate, f"{'' if enough else 'more than '}{row.controls} controls and {row.patients} patients"))
-    return needed
+    rates = sorted({row.rate for row in rows}, reverse=True)
+    return [(rate, find_needed_people([row for row in rows if row.rate == rate])) for rate in rates]
+
+
+def find_needed_people(rows: Sequence[PowerRow]) -> str:
+    """Return the fewest people who gave the right number of patterns often enough, of rows of one effect."""
+    by_size = sorted(rows, key=lambda row: row.controls + row.patients)
+    enough = [row for row in by_size if row.right >= MIN_RECOVERY_RATE]
+    row = enough[0] if enough else by_size[-1]
+    return f"{'' if enough else 'more than '}{row.controls} controls and {row.patients} patients"
 
 
 def list_weak_patterns(scales: Sequence[float]) -> list[str]:

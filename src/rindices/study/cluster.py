@@ -27,7 +27,6 @@ from rindices.study.engines import (
     LocalEngine,
     MessageCallback,
     TrainingJob,
-    TrainingPausedError,
     TrainingProcess,
     WorkerDiedError,
     count_processes,
@@ -44,40 +43,33 @@ _SCALE_INTERVAL = 5.0  # seconds between checks of the size of the cluster
 
 CLUSTER_CLASSES = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster"}
 _ACCOUNT_OPTION = {"slurm": "account", "pbs": "account", "lsf": "project", "sge": "project"}
-_MARGIN_SHARE = 0.1  # share of the wall time that is reserved for checkpoints
+_MARGIN_SHARE = 0.1  # share of the wall time in which workers leave
 _MAX_MARGIN_SECONDS = 300.0
 
-JobFunction = Callable[[TrainingJob], str]
-"""Runs a job on a worker; returns an error that the user can mend, or nothing."""
+JobFunction = Callable[[TrainingJob], None]
+"""Runs a job on a worker."""
 
-_thread_state = threading.local()
-_active_processes: set[TrainingProcess] = set()
+_processes: dict[int, TrainingProcess] = {}  # of the threads of a worker
 
 
-def train_in_subprocess(job: TrainingJob) -> str:
+def train_in_subprocess(job: TrainingJob) -> None:
     """Run a job in the training process of this thread of a worker."""
     from distributed import Reschedule
 
-    process: TrainingProcess | None = getattr(_thread_state, "process", None)
+    process = _processes.get(threading.get_ident())
     if process is None or not process.alive:
-        if process is not None:
-            _active_processes.discard(process)
-        process = _thread_state.process = TrainingProcess()
-        _active_processes.add(process)
+        process = _processes[threading.get_ident()] = TrainingProcess()
     try:
         process.train(job)
-    except TrainingPausedError:  # no failure of this set: it continues elsewhere from its checkpoint
+    except StudyStoppedError:  # no failure of this set: it continues elsewhere from its checkpoint
         time.sleep(1)
         raise Reschedule from None
-    except StudyError as error:
-        return str(error)
-    return ""
 
 
-def pause_trainings(folder: Path) -> None:
-    """Ask the trainings of a study on this worker to write a checkpoint and stop."""
-    for process in [process for process in _active_processes if process.folder == folder]:
-        process.request_stop()
+def kill_trainings(folder: Path) -> None:
+    """End the trainings of a study on this worker."""
+    for process in [process for process in _processes.values() if process.folder == folder]:
+        process.kill()
 
 
 @dataclass(frozen=True)
@@ -168,7 +160,8 @@ def run_on_client(
                 rescaled_at = time.monotonic()
     finally:
         if tracker.open:
-            tracker.cancel_pending()
+            client.cancel(list(tracker.open), force=True)
+            client.run(kill_trainings, jobs[0].folder, on_error="ignore")
 
 
 class _JobTracker:
@@ -216,8 +209,6 @@ class _JobTracker:
             raise StudyStoppedError(f"the scheduler at {self.client.scheduler.address} is gone: {again}.")
         error = future.exception() if future.status == "error" else None
         if error is None:
-            if message := future.result():
-                raise StudyError(message)
             return JobResult(job.work)
         if not isinstance(error, KilledWorker | WorkerDiedError):
             raise error
@@ -229,12 +220,6 @@ class _JobTracker:
             return None
         reason = str(error) if isinstance(error, WorkerDiedError) else "its worker was lost"
         return JobResult(job.work, f"{reason}, {max(n_starts, n_deaths_before_start)} times")
-
-    def cancel_pending(self) -> None:
-        """Cancel submitted jobs, and let running trainings write their checkpoint."""
-        folder = next(iter(self.open.values())).folder
-        self.client.cancel(list(self.open), force=True)
-        self.client.run(pause_trainings, folder, on_error="ignore")
 
 
 @dataclass(frozen=True)
@@ -263,7 +248,7 @@ class QueueEngine:
                 yield from run_on_client(client, jobs, train_in_subprocess, lambda: cluster.scale(jobs=n_jobs))
 
     def options(self, logs: Path) -> dict[str, Any]:
-        """Return the options of dask-jobqueue; workers leave before the wall time ends, to write a checkpoint."""
+        """Return the options of dask-jobqueue; workers leave before the wall time: no failure of their sets."""
         queue = self.queue
         if has_control_characters(str(logs)):
             raise StudyError(f"{str(logs)!r} holds a control character, which a job script cannot: rename the folder.")

@@ -15,10 +15,12 @@ from rindices.errors import (
     ProblemCode,
     Severity,
     StudyError,
+    explain_write_errors,
     join_names,
     name_arguments,
     name_problem_arguments,
 )
+from rindices.lock import lock_folder
 from rindices.model.fitted import FittedModel
 from rindices.model.normal_reference import NormalReference, load_reference_file
 from rindices.preprocess.measures import DEFAULT_ICV_FOR
@@ -27,17 +29,10 @@ from rindices.study.cohort_fit import fit_study
 from rindices.study.config import make_study
 from rindices.study.engines import NO_OBSERVER, Engine, StudyObserver
 from rindices.study.exceptions import NoPatternError, StudyWarning
-from rindices.study.outputs import (
-    clear_outputs,
-    write_effects,
-    write_null_result,
-    write_study,
-    write_study_file,
-    write_wrong_cells,
-)
+from rindices.study.outputs import clear_outputs, write_null_result, write_study, write_study_file
 from rindices.study.preflight import keep_training_scans
 from rindices.study.recipes import RecipeChanges
-from rindices.study.store import RunStore, explain_write_errors
+from rindices.study.store import RunStore
 from rindices.study.study import Study
 from rindices.tables.cohort import ID, Cohort
 from rindices.tables.readers import AnyTable, read_cohort
@@ -218,11 +213,11 @@ def run_study(
     observer.on_problems(problems)
     folder = runs or (None if out is None else out / "runs")
     with (
-        explain_write_errors(f"to {out or folder}", "make room or give another --out"),
+        explain_write_errors(f"to {out or folder}", StudyError, "make room or give another --out"),
         TemporaryDirectory() if folder is None else nullcontext(folder) as path,
     ):
         store = RunStore(Path(path))
-        with store.lock_folder():
+        with lock_folder(store.folder):
             if out is not None:
                 clear_outputs(out)
             if out is not None and study_file is not None:
@@ -231,16 +226,12 @@ def run_study(
                 model = fit_study(study, store, engine, observer)
             except NoPatternError as error:
                 if out is not None:
-                    write_null_result(out, error.selection, cohort, [*problems, *study.preprocessing.review(cohort)])
-                    write_effects(out, study.tests.effects, cohort.regions, cohort.unit)
-                    write_wrong_cells(out, study.checked.table, cohort.unit)
+                    write_null_result(out, study, error.selection, [*problems, *study.preprocessing.review(cohort)])
                     observer.on_written(out)
                 raise
             doubts = list_doubts(model, cohort)
             observer.on_problems([*doubts, *check_consensus_scale(model.card.pattern_scale)])
             if out is not None:
-                write_effects(out, study.tests.effects, cohort.regions, cohort.unit)
-                write_wrong_cells(out, study.checked.table, cohort.unit)
-                write_study(out, model, cohort, [*problems, *doubts])
+                write_study(out, study, model, [*problems, *doubts])
                 observer.on_written(out)
     return model

@@ -1,6 +1,6 @@
 """Files of a study: the model, the R-indices, the patterns, the people and the selection."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -11,20 +11,15 @@ from rindices.apply.tables import write_indices
 from rindices.atomic import delete_temporary_files, write_atomically, write_json
 from rindices.errors import Problem
 from rindices.model.fitted import FittedModel
-from rindices.model.pattern_tables import (
-    COURSE_COLUMN_DESCRIPTIONS,
-    PATTERN_COLUMN_DESCRIPTIONS,
-    has_curved_patterns,
-    make_change_table,
-    make_course_table,
-)
+from rindices.model.pattern_tables import has_curved_patterns, make_change_table, make_course_table
 from rindices.model.records import CohortRecord, SelectionRecord
 from rindices.selection.group_difference import RegionEffects
 from rindices.study.config import StudyConfig, format_study_toml
-from rindices.study.subgroups import SUBGROUP_DESCRIPTIONS, make_subgroup_table
-from rindices.tables.cohort import Cohort, describe_cohort
+from rindices.study.study import Study
+from rindices.study.subgroups import make_subgroup_table
+from rindices.tables.cohort import describe_cohort
 from rindices.tables.io.spreadsheet import protect_texts
-from rindices.wording import get_wording, reword_descriptions
+from rindices.wording import get_wording, load_columns
 
 OUTPUT_FILES = (
     *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"),
@@ -34,23 +29,6 @@ OUTPUT_FILES = (
     *("trajectories.tsv", "trajectories.json", "dataset_description.json"),
 )
 """Files of a study, except ``study.toml`` and ``runs/``."""
-EFFECT_COLUMN_DESCRIPTIONS = {
-    "region": "Name of the region.",
-    "d": "Difference between patients and controls, adjusted for covariates and site, in standard deviations of the "
-    "residuals (Cohen's d); loss in patients is negative.",
-    "low": "Lower limit of the 95 % confidence interval of d.",
-    "high": "Upper limit of the 95 % confidence interval of d.",
-    "t": "t statistic.",
-    "p": "Two-sided p-value, not corrected for the number of regions.",
-    "q": "False discovery rate (Benjamini and Hochberg) over the regions.",
-}
-WRONG_CELL_DESCRIPTIONS = {
-    "participant_id": "Participant.",
-    "session_id": "Session.",
-    "region": "Name of the region.",
-    "value": "Value in the table.",
-    "expected": "Value that the person's other regions let expect.",
-}
 DERIVED_FILES = (
     *("associations.tsv", "associations.json", "change_groups.png", "outcome.png"),
     *(f"change_{name}.{suffix}" for name in ("groups", "retest", "trial") for suffix in ("tsv", "json")),
@@ -59,21 +37,21 @@ DERIVED_FILES = (
 """Files of ``rindices associate``, ``change`` and ``predict``, which a report in the same folder shows."""
 
 
-def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iterable[Problem]) -> None:
-    """Write the model, the R-indices, the patterns and the selection of a study.
+def write_study(folder: Path, study: Study, model: FittedModel, problems: Iterable[Problem]) -> None:
+    """Write the people, the groups' difference, the model, the R-indices, the patterns and the selection of a study.
 
     ``trajectories.tsv`` is written only for curved patterns.
 
     problems: for ``cohort.json``.
     """
-    _write_cohort(folder, cohort, problems)
-    unit = cohort.unit
+    _write_people(folder, study, problems)
+    cohort, unit = study.cohort, study.cohort.unit
     write_patterns(folder, model, unit)
     assert model.indices is not None
     write_indices(model.indices, folder / "r_indices.tsv", unit)
     subgroups = make_subgroup_table(cohort, model.indices, model.index_names, model.card.seed or 0)
     if len(subgroups):
-        _write_table(folder / "subgroups.tsv", subgroups, SUBGROUP_DESCRIPTIONS, unit)
+        _write_table(folder / "subgroups.tsv", subgroups, unit)
     if model.visit_indices is not None:
         write_indices(model.visit_indices, folder / "r_indices_visits.tsv", unit)
     assert model.selection is not None
@@ -83,9 +61,9 @@ def write_study(folder: Path, model: FittedModel, cohort: Cohort, problems: Iter
 
 def write_patterns(folder: Path, model: FittedModel, unit: str = "") -> None:
     """Write ``patterns.tsv`` and, for curved patterns, ``trajectories.tsv``."""
-    _write_table(folder / "patterns.tsv", make_change_table(model), PATTERN_COLUMN_DESCRIPTIONS, unit)
+    _write_table(folder / "patterns.tsv", make_change_table(model), unit)
     if has_curved_patterns(model):
-        _write_table(folder / "trajectories.tsv", make_course_table(model), COURSE_COLUMN_DESCRIPTIONS, unit)
+        _write_table(folder / "trajectories.tsv", make_course_table(model), unit)
 
 
 def write_effects(folder: Path, effects: RegionEffects, regions: Sequence[str], unit: str = "") -> None:
@@ -94,14 +72,7 @@ def write_effects(folder: Path, effects: RegionEffects, regions: Sequence[str], 
     regions: (R,) names; unit: unit of the table; features are not called regions.
     """
     table = pd.DataFrame({"region": regions, **effects._asdict(), "q": stats.false_discovery_control(effects.p)})
-    _write_table(folder / "effects.tsv", table, EFFECT_COLUMN_DESCRIPTIONS, unit)
-
-
-def write_wrong_cells(folder: Path, table: pd.DataFrame, unit: str = "") -> None:
-    """Write ``wrong_cells.tsv`` and ``.json``: cells that do not fit the person's other regions, if there are any."""
-    if len(table):
-        descriptions = {name: text for name, text in WRONG_CELL_DESCRIPTIONS.items() if name in table}
-        _write_table(folder / "wrong_cells.tsv", table, descriptions, unit)
+    _write_table(folder / "effects.tsv", table, unit)
 
 
 def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:
@@ -111,9 +82,9 @@ def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:
         write_atomically(path, format_study_toml(study).encode())
 
 
-def write_null_result(folder: Path, selection: SelectionRecord, cohort: Cohort, problems: Iterable[Problem]) -> None:
-    """Write the files of a study without a pattern: the people and the result of the test."""
-    _write_cohort(folder, cohort, problems)
+def write_null_result(folder: Path, study: Study, selection: SelectionRecord, problems: Iterable[Problem]) -> None:
+    """Write the files of a study without a pattern: the people, the groups' difference and the result of the test."""
+    _write_people(folder, study, problems)
     write_selection(folder, selection)
 
 
@@ -129,20 +100,26 @@ def clear_outputs(folder: Path) -> None:
     delete_temporary_files(folder)
 
 
-def _write_cohort(folder: Path, cohort: Cohort, problems: Iterable[Problem]) -> None:
-    """Write ``cohort.json``, and ``dataset_description.json``, by which tools of BIDS recognise derived data."""
+def _write_people(folder: Path, study: Study, problems: Iterable[Problem]) -> None:
+    """Write the cohort, its wrong cells if any, the difference of the groups, and what tools of BIDS look for."""
+    cohort, wrong_cells = study.cohort, study.checked.table
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "cohort.json", CohortRecord.of(describe_cohort(cohort), problems).to_dict())
     made_by = [{"Name": "rindices", "Version": __version__}]
     description = {"Name": "R-indices", "BIDSVersion": "1.10.0", "DatasetType": "derivative", "GeneratedBy": made_by}
     write_json(folder / "dataset_description.json", description)
+    write_effects(folder, study.tests.effects, cohort.regions, cohort.unit)
+    if len(wrong_cells):
+        _write_table(folder / "wrong_cells.tsv", wrong_cells, cohort.unit)
 
 
-def _write_table(path: Path, table: pd.DataFrame, descriptions: Mapping[str, str], unit: str) -> None:
+def _write_table(path: Path, table: pd.DataFrame, unit: str) -> None:
     """Write a table and the descriptions of its columns, in the words for the unit of the regions."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    table, descriptions = table.rename(columns=get_wording(unit)), reword_descriptions(descriptions, unit)
-    text = protect_texts(table).to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
+    word, descriptions = get_wording(unit), load_columns(path.stem)
+    columns = {word(name): {"Description": word(text)} for name, text in descriptions.items() if name in table}
+    text = protect_texts(table.rename(columns=word)).to_csv(
+        None, sep="\t", index=False, na_rep="n/a", lineterminator="\n"
+    )
     write_atomically(path, text.encode())
-    columns = {name: {"Description": text} for name, text in descriptions.items()}
     write_json(path.with_suffix(".json"), columns)

@@ -2,15 +2,14 @@
 
 import hashlib
 import io
-import json
 import math
 import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
@@ -19,14 +18,12 @@ from pydantic import BaseModel, Field
 
 from rindices._typing import AnyArray, FloatArray
 from rindices.atomic import write_atomically
-from rindices.errors import ModelError, StudyError, describe_os_error
+from rindices.errors import ModelError, StudyError, explain_write_errors
 from rindices.learners.ensemble import HeldOutLikelihood, Member, TrainingOutcome
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS
 from rindices.learners.prepared_people import PreparedPeople
-from rindices.lock import lock_folder
 from rindices.model.safetensors_io import (
     MAX_DIMENSION,
-    open_safetensors,
     read_arrays,
     read_metadata,
     write_safetensors,
@@ -35,15 +32,8 @@ from rindices.study.recipes import MemberSet
 
 FILE_VISIBILITY_TIMEOUT = 60.0
 """Seconds within which a file written on one machine must be visible on another."""
-
-
-@contextmanager
-def explain_write_errors(where: str, cure: str = "make room and run again") -> Iterator[None]:
-    """Turn errors of the file system in a block into one that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise StudyError(f"cannot write {where} ({describe_os_error(error)}): {cure}.") from error
+MAKE_ROOM = "make room and run again"
+"""What to do if the store cannot be written."""
 
 
 class RunStore:
@@ -54,7 +44,7 @@ class RunStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with explain_write_errors(f"to {folder}", "give another folder with --out"):
+        with explain_write_errors(f"to {folder}", StudyError, "give another folder with --out"):
             folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, work: MemberSet) -> Path:
@@ -77,7 +67,7 @@ class RunStore:
         ]
         regions = int(members[0].patterns.shape[2])
         metadata = {"key": work.key, "kind": members[0].head.kind, "regions": regions, "members": states}
-        with explain_write_errors(str(self.path(work))):
+        with explain_write_errors(str(self.path(work)), StudyError, MAKE_ROOM):
             write_safetensors(self.path(work), arrays, metadata)
         self.checkpoint_path(work).unlink(missing_ok=True)
 
@@ -91,32 +81,15 @@ class RunStore:
         except (ModelError, KeyError, TypeError, ValueError):
             return None
 
-    def lock_folder(self) -> AbstractContextManager[None]:
-        """Lock the folder while a block runs."""
-        return lock_folder(self.folder)
-
     def save_people(self, people: Sequence[PreparedPeople]) -> Path:
         """Write the people of a set of members for the workers; the name of the file depends on its content."""
         fields = [(f"{k}.{name}", array) for k, each in enumerate(people) for name, array in each._asdict().items()]
         content = io.BytesIO()
         np.savez(content, **{name: array for name, array in fields if array is not None})
         path = self.folder.absolute() / f"people-{hashlib.sha256(content.getbuffer()).hexdigest()[:16]}.npz"
-        with explain_write_errors(str(path)):
+        with explain_write_errors(str(path), StudyError, MAKE_ROOM):
             write_atomically(path, content.getbuffer())
         return path
-
-    def load_people(self, path: Path) -> list[PreparedPeople]:
-        """Return the people that `save_people` wrote."""
-        if not _wait_for_file(path):
-            raise StudyError(
-                f"{socket.gethostname()} does not see {path}: give an --out on a file system that all workers share."
-            )
-        fields: dict[int, dict[str, AnyArray]] = {}
-        with np.load(path) as arrays:
-            for key in arrays.files:
-                number, name = key.split(".")
-                fields.setdefault(int(number), {})[name] = arrays[key]
-        return [PreparedPeople(**fields[number]) for number in sorted(fields)]
 
     def wait_for(self, work: MemberSet) -> None:
         """Wait until a set that a worker has finished is visible here; shared file systems are slow."""
@@ -139,10 +112,20 @@ class RunStore:
             counts.update(parts[2] for parts in lines if parts[1:2] == [event] and len(parts) == 3)
         return counts
 
-    def sum_partial_progress(self, plan: Iterable[MemberSet]) -> float:
-        """Return the progress of the sets in training, in units of sets."""
-        begun = {path.stem for path in self.folder.glob("[!.]*.checkpoint")}
-        return sum(_read_progress(self.checkpoint_path(work), work) for work in plan if begun and work.key in begun)
+
+@lru_cache(maxsize=1)
+def load_people(path: Path) -> list[PreparedPeople]:
+    """Return the people that `RunStore.save_people` wrote; a process keeps the last ones that it has read."""
+    if not _wait_for_file(path):
+        raise StudyError(
+            f"{socket.gethostname()} does not see {path}: give an --out on a file system that all workers share."
+        )
+    fields: dict[int, dict[str, AnyArray]] = {}
+    with np.load(path) as arrays:
+        for key in arrays.files:
+            number, name = key.split(".")
+            fields.setdefault(int(number), {})[name] = arrays[key]
+    return [PreparedPeople(**fields[number]) for number in sorted(fields)]
 
 
 def _wait_for_file(path: Path) -> bool:
@@ -154,17 +137,6 @@ def _wait_for_file(path: Path) -> bool:
         time.sleep(0.2)
         os.listdir(path.parent)  # refreshes the cache of a network file system
     return True
-
-
-def _read_progress(checkpoint: Path, work: MemberSet) -> float:
-    """Return the share of its steps that a set in training has taken; 0 if it cannot be read."""
-    try:
-        with open_safetensors(checkpoint) as content:
-            states = json.loads(content.metadata()["states"])
-        steps = min(state["steps"] for state in states)
-        return min(1.0, float(steps / json.loads(work.values)["max_steps"]))
-    except (ModelError, ValueError, KeyError, TypeError):
-        return 0.0
 
 
 _MemberRecord = tuple[

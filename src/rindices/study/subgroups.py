@@ -9,22 +9,12 @@ from rindices.learners.ensemble import measure_separation
 from rindices.tables.cohort import GROUP, ID, SITE, Cohort
 from rindices.tables.layout.formats import AGE_NAMES, SEX_NAMES, find_column
 from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.wording import load_columns
 
 MIN_GROUP = 10
 """Controls and patients that a level needs to be listed: fewer say little, and more about single people."""
 _BOOTSTRAPS = 200
-SUBGROUP_DESCRIPTIONS = {
-    "variable": "sex, age or site.",
-    "level": "People who are compared; ages are in three bands of about equal size.",
-    "controls": "Number of controls.",
-    "patients": "Number of patients.",
-    "index": "R-index.",
-    "auc": "Probability that a patient has a higher R-index than a control of the same level.",
-    "low": "Lower limit of the 95 % bootstrap interval of auc.",
-    "high": "Upper limit of the 95 % bootstrap interval of auc.",
-    "controls_above": "Share of these controls above the 95th percentile of all controls.",
-    "width": "Median width of the 90 % intervals of these controls and patients; empty without intervals.",
-}
+SUBGROUP_DESCRIPTIONS = load_columns("subgroups")
 
 
 def make_subgroup_table(cohort: Cohort, indices: pd.DataFrame, names: Sequence[str], seed: int) -> pd.DataFrame:

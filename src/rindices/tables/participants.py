@@ -14,8 +14,8 @@ from rindices.errors import Findings, OffenderKind, ProblemCode, ProblemDetails,
 from rindices.tables.io.frames import MemoryTable, to_text
 from rindices.tables.layout import formats
 from rindices.tables.layout.formats import Layout
-from rindices.tables.table import NO_COLUMN, ColumnRoles, Table, read_participants, report_inexact_matches
-from rindices.tables.validation import groups, ids
+from rindices.tables.table import NO_COLUMN, ColumnRoles, IndexedTable, Table, read_participants
+from rindices.tables.validation import groups
 from rindices.tables.validation.groups import fold_case
 from rindices.tables.validation.missing_codes import find_missing_codes, looks_like_code
 from rindices.tables.validation.values import as_numbers
@@ -51,7 +51,7 @@ class JoinedParticipants:
     frame: pd.DataFrame
     unmatched: BoolArray
     findings: Findings
-    participants: "ParticipantTable | None" = None
+    participants: IndexedTable | None = None
     rows: IntArray | None = None
     icv_where: str = ""
 
@@ -80,27 +80,12 @@ class JoinedParticipants:
         return column
 
 
-class ParticipantTable:
-    """A table of participants, to be joined to a table of regions or to its chunks."""
-
-    def __init__(self, table: Table) -> None:
-        self.table = replace(table, frame=table.frame.reset_index(drop=True))
-        self.id_matcher = ids.IdMatcher(table.ids)
-        self._rows: dict[bool, dict[str, int]] = {}
-
-    def get_rows(self, with_session: bool) -> dict[str, int]:
-        """Return the row of each person, or of each session of a person, by its key."""
-        if with_session not in self._rows:
-            self._rows[with_session] = {key: row for row, key in enumerate(self.table.keys(with_session))}
-        return self._rows[with_session]
-
-
 def join_participants(
     table: Table,
     path: Path | MemoryTable | None,
     roles: ColumnRoles,
     findings: Findings,
-    participants: ParticipantTable | None = None,
+    participants: IndexedTable | None = None,
 ) -> JoinedParticipants:
     """Join participants to the rows of a table by id and, if both tables have it, session.
 
@@ -111,11 +96,11 @@ def join_participants(
     if path is None:
         return JoinedParticipants(table.ids, columns, np.zeros(len(columns), dtype=bool), findings.at(table.where))
     is_first = participants is None
-    participants = participants or ParticipantTable(read_participants(path, roles, table.ids, findings))
-    rows = _match_participants(table, participants, findings, is_first)
-    unused = len(participants.table.ids) - len(set(rows[rows >= 0]))
+    participants = participants or IndexedTable(read_participants(path, roles, table.ids, findings))
     where = participants.table.where
     findings = findings.at(where)
+    rows = participants.match_rows(table, findings, must_match=is_first)
+    unused = len(participants.table.ids) - len(set(rows[rows >= 0]))
     if unused and is_first:
         what = f"{format_count(unused, 'participant is', 'participants are')} not in {table.where}"
         findings.note(ProblemCode.UNUSED_PARTICIPANTS, what)
@@ -136,25 +121,6 @@ def _warn_contradictions(table: Table, columns: pd.DataFrame, joined: pd.DataFra
             what = f"{name} differs from {table.where} for {format_count(len(offenders), 'person', 'people')}"
             cure = "Is it the table of these people? It is used here"
             findings.warn(ProblemCode.CONTRADICTORY_COLUMNS, what, cure, subject=name, offenders=offenders)
-
-
-def _match_participants(table: Table, participants: ParticipantTable, findings: Findings, is_first: bool) -> IntArray:
-    """Return for each row of the table (N,) the row of its participant, -1 without one."""
-    people = participants.table
-    findings, matches = findings.at(people.where), participants.id_matcher.match(table.ids)
-    report_inexact_matches(matches, table.where, people.where, findings)
-    if not matches.pairs and is_first:
-        what = f"none of the ids of {table.where} is in {people.where}"
-        cure = "Give the participants of these people, or name the id column with --id"
-        listing = f"{join_names(table.ids, 2)} against {join_names(people.ids, 2)}"
-        findings.fatal(ProblemCode.NO_COMMON_IDS, what, cure, offenders=table.ids, listing=listing)
-    with_session = table.sessions is not None and people.sessions is not None
-    rows = participants.get_rows(with_session)
-    if not with_session and len(rows) < len(people.ids):
-        what = f"{people.where} has several sessions a person, {table.where} does not say which was measured"
-        findings.fatal(ProblemCode.SESSION_UNCLEAR, what, "Add session_id to the table of volumes")
-    keys = table.keys(with_session, [matches.pairs.get(name, "") for name in table.ids])
-    return np.array([rows.get(key, -1) for key in keys], dtype=np.intp)
 
 
 @dataclass(frozen=True)

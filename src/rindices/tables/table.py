@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rindices._typing import BoolArray
+from rindices._typing import BoolArray, IntArray
 from rindices.errors import Findings, OffenderKind, ProblemCode, format_count, join_names
 from rindices.tables.io.frames import (
     MemoryTable,
@@ -352,14 +352,9 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
         cure = "Give each region once (one lh and one rh table, not the same twice)"
         kind = OffenderKind.REGION
         findings.fatal(ProblemCode.DUPLICATE_REGIONS, what, cure, offenders=same, offender_kind=kind)
-    with_session = left.sessions is not None and right.sessions is not None
-    matches = id_rules.match_ids(left.ids, right.ids)
-    report_inexact_matches(matches, left.where, right.where, findings)
-    row_of_key = {key: row for row, key in enumerate(right.keys(with_session))}
-    keys = left.keys(with_session, [matches.pairs.get(name, "") for name in left.ids])
-    rows = np.array([row_of_key.get(key, -1) for key in keys], dtype=np.intp)
+    rows = IndexedTable(right).match_rows(left, findings)
     lacking = list(compress(left.ids, rows < 0))
-    extra = len(right.ids) - (len(keys) - len(lacking))
+    extra = len(right.ids) - (len(rows) - len(lacking))
     if lacking or extra:
         what = f"{extra:,} people are only here, {len(lacking):,} people of {left.where} are not here"
         cure = "Their regions count as missing; people who are only in the second table are not read"
@@ -372,7 +367,38 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
     return replace(left, frame=frame, layout=layout, where=f"{left.where} + {right.where}")
 
 
-def report_inexact_matches(matches: id_rules.IdMatches, left: str, right: str, findings: Findings) -> None:
+class IndexedTable:
+    """A table whose rows are found by id and, if both tables have it, session, for another table or its chunks."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = replace(table, frame=table.frame.reset_index(drop=True))
+        self._matcher = id_rules.IdMatcher(table.ids)
+        self._rows: dict[bool, dict[str, int]] = {}  # by key, with and without the session
+
+    def match_rows(self, other: Table, findings: Findings, must_match: bool = False) -> IntArray:
+        """Return for each row of another table (N,) the row here, -1 without one.
+
+        findings: takes the problems; must_match: whether it is an error that the tables have no id in common.
+        """
+        table, matches = self.table, self._matcher.match(other.ids)
+        _report_inexact_matches(matches, other.where, table.where, findings)
+        if not matches.pairs and must_match:
+            what = f"none of the ids of {other.where} is in {table.where}"
+            cure = "Give the participants of these people, or name the id column with --id"
+            listing = f"{join_names(other.ids, 2)} against {join_names(table.ids, 2)}"
+            findings.fatal(ProblemCode.NO_COMMON_IDS, what, cure, offenders=other.ids, listing=listing)
+        with_session = other.sessions is not None and table.sessions is not None
+        if with_session not in self._rows:
+            self._rows[with_session] = {key: row for row, key in enumerate(table.keys(with_session))}
+        rows = self._rows[with_session]
+        if not with_session and len(rows) < len(table.ids):
+            what = f"{table.where} has several sessions a person, {other.where} does not say which was measured"
+            findings.fatal(ProblemCode.SESSION_UNCLEAR, what, "Add session_id to the table of volumes")
+        keys = other.keys(with_session, [matches.pairs.get(name, "") for name in other.ids])
+        return np.array([rows.get(key, -1) for key in keys], dtype=np.intp)
+
+
+def _report_inexact_matches(matches: id_rules.IdMatches, left: str, right: str, findings: Findings) -> None:
     """Report ids that were matched though spelt differently, and ids that fit several people."""
     findings = findings.at(f"{left}, {right}")
     if matches.inexact:

@@ -26,9 +26,8 @@ from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, check_visit
 from rindices.tables.io.frames import MemoryTable
 from rindices.tables.layout import formats
 from rindices.tables.layout.formats import holds_features, select_columns
-from rindices.tables.participants import ParticipantTable
 from rindices.tables.regions import OnMissing, UnfilteredCohort
-from rindices.tables.table import NO_COLUMN, ColumnRoles, Table, find_id_columns, read_region_tables
+from rindices.tables.table import NO_COLUMN, ColumnRoles, IndexedTable, Table, find_id_columns, read_region_tables
 from rindices.tables.validation import values
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.tables.validation.missing_codes import NO_CODES, mask_missing_codes, may_hold_codes, report_codes
@@ -86,7 +85,7 @@ class ValidationResult:
     units: dict[str, str] = field(default_factory=dict)
     kinds: dict[str, str] | None = None
     region_names: tuple[str, ...] = ()
-    participants: ParticipantTable | None = None
+    participants: IndexedTable | None = None
     keys: tuple[str, ...] = ()
 
     @property

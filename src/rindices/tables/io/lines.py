@@ -3,7 +3,7 @@
 import csv
 import os
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -202,10 +202,6 @@ class LineBlock:
         listing = f"line {join_names(f'{number:,}' for number in numbers)}"
         return {"offenders": list(map(str, numbers)), "offender_kind": OffenderKind.ROW, "listing": listing}
 
-    def drop_rows(self, refused: Container[int]) -> "LineBlock":
-        """Return the block without some of its rows."""
-        return replace(self, rows=[index for index in self.rows if index not in refused])
-
     def join_rows(self) -> bytes:
         """Return the rows as one text, without the header.
 
@@ -312,16 +308,12 @@ def refuse_open_marks(block: LineBlock, dialect: Dialect, findings: Findings, ca
 
     If a cell holds a line break, the rest of the cell is a line with too few values.
     """
-    opening = [k for k in candidates if b'"' in block.lines[k] and _opens_mark(block.lines[k], dialect)]
+    marked = [k for k in candidates if b'"' in block.lines[k]]
+    opening = [k for k in marked if len(list(_open_rows([block.lines[k], b"end"], dialect))) == 1]  # both lines are one
     what = "a quotation mark that is not closed on the same line"
     words = (f"line opens {what}", f"lines open {what}")
     cure = "Remove the quotation mark, or the line break in the cell: each person needs one line"
     return _report_lines(block, opening, ProblemCode.OPEN_QUOTES, words, cure, findings)
-
-
-def _opens_mark(line: bytes, dialect: Dialect) -> bool:
-    """Return whether a line opens a quotation mark that is not closed on it."""
-    return len(list(_open_rows([line, b"end"], dialect))) == 1
 
 
 def _refuse_uneven_rows(block: LineBlock, lengths: Mapping[int, int], width: int, findings: Findings) -> LineBlock:
@@ -376,4 +368,5 @@ def _report_lines(
     if not refused:
         return block
     findings.error(code, format_count(len(refused), *words), cure, **block.name_lines(refused))
-    return block.drop_rows(set(refused))
+    left_out = set(refused)
+    return replace(block, rows=[index for index in block.rows if index not in left_out])
