@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import norm
 
 import rindices as ri
-from benchmarks.suites.cases import STRESS_TASKS
+from benchmarks.suites.cases import STRESS_TASKS, simulate_transformed
 from benchmarks.suites.paper import PAPER_TASKS
 from rindices.experiments.simulate import SimulatedCohort
 from rindices.experiments.tasks import TASKS
@@ -32,8 +32,7 @@ def fit_or_load(task: str, seed: int, keep: Path | None, workers: int) -> ri.Fit
     path = keep / f"{task}-{seed}.safetensors" if keep else None
     if path and path.is_file():
         return ri.load(path)
-    adjust = "rank" if TASKS[task].organs else None
-    model = ri.fit(ri.simulate_cohort(task, seed=seed).cohort, 3, adjust=adjust, workers=workers)
+    model = ri.fit(simulate_transformed(task, seed).cohort, 3, workers=workers)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         model.save(path)
@@ -78,7 +77,7 @@ def run_tasks(tasks: list[str], cohorts: int, keep: Path | None, workers: int, o
     for task in tasks:
         for seed in range(cohorts):
             model = fit_or_load(task, seed, keep, workers)
-            training, new = (ri.simulate_cohort(task, seed=s) for s in (seed, seed + NEW))
+            training, new = (simulate_transformed(task, each) for each in (seed, seed + NEW))
             rows.append(
                 {"task": task, "seed": seed, "own": measure_cohort(model, training), "new": measure_cohort(model, new)}
             )

@@ -11,7 +11,8 @@ import pandas as pd
 from benchmarks.suites.paper import PAPER_TASKS
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import SimulationError, did_you_mean
-from rindices.experiments.simulate import simulate_cohort
+from rindices.experiments.reference import list_features
+from rindices.experiments.simulate import SimulatedCohort, simulate_cohort
 from rindices.experiments.tasks import TASKS, SimulationTask
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.tables.cohort import SITE, Cohort
@@ -77,12 +78,19 @@ def _make_case(cohort: Cohort, truth: FloatArray, adjust: str | None = None) -> 
     return BenchmarkCase(X, cohort.is_patient.astype(np.intp), truth)
 
 
-def _simulate_case(task: str, adjusted: bool, seed: int) -> BenchmarkCase:
+def simulate_transformed(task: str, seed: int) -> SimulatedCohort:
+    """Return a simulated cohort; in the task ``organs``, skewed features are logarithms, as a user would take them."""
     simulated = simulate_cohort(task, seed)
-    if TASKS[task].organs:  # some features are skewed
-        cohort = simulated.cohort
-        covariates = cohort.covariates if adjusted else cohort.covariates.iloc[:, :0]
-        return _make_case(replace(cohort, covariates=covariates), simulated.truth, "rank")
+    if not TASKS[task].organs:
+        return simulated
+    volumes = simulated.cohort.volumes.copy()
+    skewed = [feature.name for feature in list_features() if feature.is_skewed]
+    volumes[skewed] = np.log(volumes[skewed])
+    return replace(simulated, cohort=replace(simulated.cohort, volumes=volumes))
+
+
+def _simulate_case(task: str, adjusted: bool, seed: int) -> BenchmarkCase:
+    simulated = simulate_transformed(task, seed)
     return _make_case(simulated.cohort, simulated.truth, None if adjusted else "none")
 
 

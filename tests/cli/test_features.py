@@ -9,20 +9,20 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.suites.cases import simulate_transformed
 from rindices.cli.main import app
-from rindices.experiments.simulate import simulate_cohort, write_cohort
+from rindices.experiments.simulate import write_cohort
 from tests.test_wording import BRAIN_WORDS
 
 STABLE_KEYS = {"regions", "region_names", "icv"}  # names of the contract that stay in JSON
-OPTIONS = ["--group", "group", "--covariates", "age,sex", "--measure", "any", "--adjust", "rank"]
+OPTIONS = ["--group", "group", "--covariates", "age,sex", "--measure", "any"]
 
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all outputs: of fit, report, apply (to people of whom some are novel), associate and the card."""
     folder = tmp_path_factory.mktemp("organs")
-    simulated = simulate_cohort("organs", 0)
-    write_cohort(simulated, folder)
+    write_cohort(simulate_transformed("organs", 0), folder)
     table, people = str(folder / "features.csv"), ["--participants", str(folder / "participants.tsv")]
     features = pd.read_csv(table).iloc[::6]
     features.to_csv(table, index=False)

@@ -40,7 +40,7 @@ def test_patterns_are_written_as_changes_of_features() -> None:
     assert patterns.loc["crp", "s1"] == 0
 
 
-def test_a_learner_on_ranks_is_close_to_the_oracle() -> None:
+def test_a_learner_on_logarithms_of_skewed_features_is_close_to_the_oracle() -> None:
     simulated = simulate_cohort("organs", 0)
     oracle = compute_oracle_severities(simulated, TASKS["organs"], adjusted=True, n_levels=7)
     case = get_suite_tasks("stress", adjusted=True)["organs"](0)

@@ -92,7 +92,7 @@ def test_the_reference_of_the_package_is_that_of_the_simulations() -> None:
         ({"regions": ["a", "a"]}, "should not hold a name twice"),
         ({"people": 0}, "people"),
         ({"people": "many"}, "people"),
-        ({"adjust": "cubic"}, "should be one of log, linear, rank, none"),
+        ({"adjust": "cubic"}, "should be one of log, linear, none"),
         ({"regions": ["a", "b", "c"]}, "should be floats of shape"),
         ({"name": "a\x00b"}, "control characters"),
     ],

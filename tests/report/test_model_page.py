@@ -295,9 +295,6 @@ def test_tables_that_cannot_be_used_are_said(straight: ri.FittedModel, browser: 
 
 
 def test_other_models_are_refused(straight: ri.FittedModel, tmp_path: Path) -> None:
-    ranked = replace(straight, preprocessing=replace(straight.preprocessing, adjust="rank"))
-    with pytest.raises(ModelError, match="models of ranks"):
-        export_page(ranked, tmp_path / "page.html")
     with pytest.raises(ModelError, match="networks"):
         export_page(replace(straight, heads=(object(),)), tmp_path / "page.html")  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="--page"):

@@ -51,7 +51,7 @@ _TABLE_OPTIONS: dict[str, tuple[Any, str, str | None, str | None]] = {
     "impute_covariates": (bool, "Impute missing covariates from controls.", None, TABLE),
     "leave_out_sites": (_Words, "Site(s) whose people are left out.", "NAME", ADJUSTMENT),
     "harmonise": (str, "Learn what sites do from controls, all or none.", "WHO", ADJUSTMENT),
-    "adjust": (str, "Adjust on the log, linear or rank scale, or none.", "SCALE", ADJUSTMENT),
+    "adjust": (str, "Adjust on the log or linear scale, or none.", "SCALE", ADJUSTMENT),
     "icv_for": (str, "Measures adjusted for head size beside thickness.", "volume|all", ADJUSTMENT),
     "reference": (str, "Healthy people of the same program.", "TABLE|FILE|muse", ADJUSTMENT),
     "visits": (str, "Learn from first visits, mean, or all with change.", "first|mean|all", ADJUSTMENT),

@@ -155,8 +155,8 @@ def ask_for_adjustment(
     all_facts = [answer.facts for answer in described.answers.values()]
     facts, is_positive = all_facts[0], all(each.get("positive") for each in all_facts)
     adjust = adjust or ("log" if is_positive else "linear")
-    if adjust == "rank" or (adjust == "log" and not is_positive):
-        raise ExchangeError(f'adjust = "{adjust}" cannot be used here: take "linear" or leave it out.')
+    if adjust == "log" and not is_positive:
+        raise ExchangeError('adjust = "log" cannot be used here: take "linear" or leave it out.')
     names = () if adjust == "none" else facts["covariates"]
     codings = tuple(_join_coding(name, all_facts, adjust == "log") for name in names)
     regions, counts = tuple(facts["regions"]), dict(zip(GROUPS, described.numbers, strict=True))

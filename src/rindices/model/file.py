@@ -27,7 +27,6 @@ from rindices.model.safetensors_io import MAX_DIMENSION, read_arrays, read_metad
 from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess.harmonise import HARMONISATION_MODES, Harmoniser
 from rindices.preprocess.measures import ADJUSTMENTS
-from rindices.preprocess.normal_scores import SCORES
 from rindices.preprocess.pipeline import Preprocessing
 
 SCHEMA_VERSION = 1
@@ -223,8 +222,6 @@ class ModelMetadata(Record):
         }
         if self.design_covariance:
             shapes["residualise.covariance"] = (columns, columns)
-        if self.adjust == "rank":
-            shapes["normal_scores.quantiles"] = (len(SCORES), regions)
         if self.harmonise is not None:
             shapes |= Harmoniser.shapes(len(self.harmonise.sites), columns, regions)
         shapes |= {f"pipeline{k}.{name}": shape for k in range(self.pipelines) for name, shape in shapes.items()}

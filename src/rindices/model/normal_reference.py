@@ -25,7 +25,6 @@ from rindices.model.file import Adjustment, Count, Name, Names, parse_metadata
 from rindices.model.records import Record
 from rindices.model.safetensors_io import read_arrays, read_metadata, write_safetensors
 from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness, resolve_adjustment
-from rindices.preprocess.normal_scores import NormalScores
 from rindices.preprocess.residualise import build_design_matrix, derive_codings, find_head_size_columns
 from rindices.tables.cohort import SITE, Cohort
 from rindices.tables.layout.muse import region_name
@@ -63,7 +62,7 @@ class NormalReference:
         How many people and sites they are of.
     name : str
         Of the table, without its folder.
-    adjust : {'log', 'linear', 'rank', 'none'}
+    adjust : {'log', 'linear', 'none'}
         Scale on which the measures were adjusted.
     covariates : tuple of str
         What they were adjusted for.
@@ -91,7 +90,7 @@ class NormalReference:
         cohort : Cohort
             Its controls; everyone, if it has no groups. If it has sites, their means are removed.
         name : str
-        adjust : {'log', 'linear', 'rank', 'none'}, optional
+        adjust : {'log', 'linear', 'none'}, optional
             Scale of the adjustment; by default as in `rindices.Preprocessing.fit`.
         icv_for : {'volume', 'all'}
             Regions that are adjusted for head size, as in `rindices.Preprocessing.fit`.
@@ -118,7 +117,6 @@ class NormalReference:
             needed = f"at least {_MIN_PEOPLE} more than sites and covariates are needed"
             raise ModelError(f"{people} are too few for a reference: {needed}.")
         volumes = healthy.volumes.to_numpy(dtype=float)
-        volumes = NormalScores.fit(volumes).transform(volumes) if adjust == "rank" else volumes
         volumes = np.log(volumes) if adjust == "log" else volumes
         residuals = _remove_effects(volumes, design, sites)
         thickness = find_thickness(healthy, icv_for)

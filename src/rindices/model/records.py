@@ -287,7 +287,7 @@ class AdjustedCovariateRecord(Record):
 class AdjustmentRecord(Record):
     """What was removed from the regions before learning.
 
-    ``scale`` is 'log', 'linear', 'rank' or 'none'. ``head_size`` names the covariates that entered as logarithms.
+    ``scale`` is 'log', 'linear' or 'none'. ``head_size`` names the covariates that entered as logarithms.
     ``site_mode`` is 'controls' or 'all', the people from whom the effects of ``sites`` sites were estimated, or ''.
     """
 

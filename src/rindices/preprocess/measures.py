@@ -16,7 +16,7 @@ from rindices.wording import FEATURE_UNIT
 ICV_FOR = ("volume", "all")
 """Regions that are adjusted for head size in a cohort with thickness and other measures."""
 DEFAULT_ICV_FOR = "volume"
-ADJUSTMENTS = ("log", "linear", "rank", "none")
+ADJUSTMENTS = ("log", "linear", "none")
 """Scales on which measures are adjusted for covariates."""
 
 
@@ -47,7 +47,7 @@ def resolve_adjustment(cohort: Cohort, requested: str | None = None) -> str:
     """Return the scale on which measures are adjusted: as requested, or ``log`` if all values are positive."""
     if requested not in (None, *ADJUSTMENTS):
         raise PreprocessingError(f"adjust = '{requested}' is not known: {did_you_mean(str(requested), ADJUSTMENTS)}")
-    if requested in ("linear", "rank", "none"):
+    if requested in ("linear", "none"):
         return requested
     smallest = cohort.volumes.min()
     negative = [str(name) for name in cohort.volumes.columns[(smallest <= 0).to_numpy()]]

@@ -18,7 +18,6 @@ from rindices.preprocess import residualise
 from rindices.preprocess.harmonise import MIN_SITE_CONTROLS, Harmoniser, resolve_harmonise_mode
 from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness, resolve_adjustment
 from rindices.preprocess.missing import fill_by_regression, fill_within_sites
-from rindices.preprocess.normal_scores import NormalScores
 from rindices.preprocess.residualise import CovariateCoding, Residualiser
 from rindices.preprocess.standardise import CONTROL_SD, Standardiser
 from rindices.tables.cohort import ID, SITE, Cohort
@@ -75,10 +74,10 @@ def get_sites(cohort: Cohort) -> list[str]:
 class Preprocessing:
     """Harmonise sites, adjust for covariates and standardise to controls.
 
-    The steps run in this order: the logarithm or normal scores (with ``adjust='log'`` or ``'rank'``), ComBat
-    (optional), a linear model of the covariates, and scaling to the mean and standard deviation of controls. All are
-    estimated on controls, unless sites are harmonised with ``'all'``. Disease takes a share of a region, so on the
-    log scale its effect adds to those of age, sex and head size (allometric adjustment).
+    The steps run in this order: the logarithm (with ``adjust='log'``), ComBat (optional), a linear model of the
+    covariates, and scaling to the mean and standard deviation of controls. All are estimated on controls, unless sites
+    are harmonised with ``'all'``. Disease takes a share of a region, so on the log scale its effect adds to those of
+    age, sex and head size (allometric adjustment).
 
     Attributes
     ----------
@@ -90,10 +89,8 @@ class Preprocessing:
         Mean and standard deviation of controls.
     harmoniser : Harmoniser or None
         Effects of sites; None if sites are not harmonised.
-    adjust : {'log', 'linear', 'rank', 'none'}
+    adjust : {'log', 'linear', 'none'}
         Scale on which volumes are harmonised and adjusted; ``'none'``: volumes are not adjusted for covariates.
-    normal_scores : NormalScores or None
-        Map to normal scores, with ``adjust='rank'``.
 
     Examples
     --------
@@ -106,7 +103,6 @@ class Preprocessing:
     standardiser: Standardiser
     harmoniser: Harmoniser | None = None
     adjust: str = "linear"
-    normal_scores: NormalScores | None = None
 
     @classmethod
     def fit(
@@ -126,9 +122,9 @@ class Preprocessing:
         harmonise : {'controls', 'all', 'none'}, optional
             People from whom site effects are estimated: controls, or everyone with the diagnosis as a covariate. The
             default is controls if the cohort has sites that are not among its covariates, otherwise none.
-        adjust : {'log', 'linear', 'rank', 'none'}, optional
+        adjust : {'log', 'linear', 'none'}, optional
             Scale on which volumes are adjusted for covariates. The default is ``'log'`` if all values are positive,
-            otherwise ``'linear'``. With ``'rank'``, each region is mapped to normal scores by its ranks in controls.
+            otherwise ``'linear'``.
         icv_for : {'volume', 'all'}
             Regions that are adjusted for head size where a cohort has thickness and other measures: all but
             thickness, or all.
@@ -154,12 +150,8 @@ class Preprocessing:
         codings = residualise.derive_codings(cohort.covariates[cohort.is_control], log=adjust == "log")
         if seen is not None:
             cohort = replace(cohort, visits=None).take(seen)
-        volumes, scores = cohort.volumes.to_numpy(dtype=float), None
-        if adjust == "rank":
-            scores = NormalScores.fit(volumes[cohort.is_control])
-            volumes = scores.transform(volumes)
-        elif adjust == "log":
-            volumes = np.log(volumes)
+        volumes = cohort.volumes.to_numpy(dtype=float)
+        volumes = np.log(volumes) if adjust == "log" else volumes
         cohort = replace(cohort, volumes=pd.DataFrame(volumes, columns=cohort.volumes.columns))
         harmoniser = None if mode == "none" else _fit_harmoniser(cohort, mode, codings)
         controls = cohort.take(cohort.is_control)
@@ -169,13 +161,11 @@ class Preprocessing:
             volumes = harmoniser.transform(volumes, design, get_sites(controls))
         residualiser = _fit_residualiser(volumes, controls, codings, thickness)
         standardiser = Standardiser.fit(residualiser.transform(volumes, controls.covariates), cohort.regions)
-        return cls(cohort.regions, residualiser, standardiser, harmoniser, adjust, scores)
+        return cls(cohort.regions, residualiser, standardiser, harmoniser, adjust)
 
     @property
     def control_mean(self) -> FloatArray:
         """Usual value (R,) of each region in controls, in the unit of the table."""
-        if self.normal_scores is not None:
-            return self.normal_scores.medians
         mean = self.standardiser.mean
         return np.asarray(np.exp(mean)) if self.adjust == "log" else mean
 
@@ -226,8 +216,6 @@ class Preprocessing:
 
     def prepare_scaled(self, volumes: FloatArray, design: FloatArray, site_index: IntArray | None = None) -> FloatArray:
         """Return `prepare_block` of volumes (B, R) that `change_scale` has returned."""
-        if self.normal_scores is not None:
-            volumes = self.normal_scores.transform(volumes)
         if self.harmoniser is not None and site_index is not None:
             volumes = self.harmoniser.adjust(volumes, design, site_index)
         adjusted = self.residualiser.adjust(volumes, design)
@@ -238,12 +226,7 @@ class Preprocessing:
         return np.asarray(np.log(volumes)) if self.adjust == "log" else volumes
 
     def restore(self, volumes: FloatArray, values: FloatArray, changed: FloatArray) -> FloatArray:
-        """Return the volumes (N, R) of people whose prepared values (N, R) are changed, at a site of average spread.
-
-        With normal scores, it is the usual value of controls.
-        """
-        if self.normal_scores is not None:
-            return np.broadcast_to(self.normal_scores.medians, volumes.shape)
+        """Return the volumes (N, R) of people whose prepared values (N, R) are changed, at a site of average spread."""
         change = (changed - values) * self.standardiser.sd / CONTROL_SD
         return np.asarray(volumes * np.exp(change) if self.adjust == "log" else volumes + change)
 
@@ -266,11 +249,8 @@ class Preprocessing:
                 f"column of groups and give at least {least} controls of each, or leave these sites out."
             )
         volumes, covariates = self._align(controls)
-        volumes = self.change_scale(volumes)
-        if self.normal_scores is not None:
-            volumes = self.normal_scores.transform(volumes)
         design = self.residualiser.build_design(covariates)
-        filled = fill_within_sites(volumes, design, get_sites(controls))
+        filled = fill_within_sites(self.change_scale(volumes), design, get_sites(controls))
         return replace(self, harmoniser=self.harmoniser.with_sites(filled, design, get_sites(controls), least))
 
     def review(self, cohort: Cohort, whole: bool = True) -> list[Problem]:
@@ -328,13 +308,13 @@ class Preprocessing:
             By the names that model files use.
         """
         steps = {"residualise": self.residualiser, "standardise": self.standardiser, "harmonise": self.harmoniser}
-        fields = [
-            (f"{prefix}.{name}", value)
-            for prefix, step in (*steps.items(), ("normal_scores", self.normal_scores))
+        return {
+            f"{prefix}.{name}": value
+            for prefix, step in steps.items()
             if step is not None
             for name, value in vars(step).items()
-        ]
-        return {name: value for name, value in fields if isinstance(value, np.ndarray)}
+            if isinstance(value, np.ndarray)
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return names and codings as plain values for JSON.
@@ -368,12 +348,11 @@ class Preprocessing:
         for key, array in arrays.items():
             prefix, _, name = key.partition(".")
             steps[prefix][name] = array
-        sites, adjust = values.get("harmonise"), values["adjust"]
+        sites = values.get("harmonise")
         return cls(
             tuple(values["regions"]),
             Residualiser(tuple(map(residualise.build_coding, values["covariates"])), notes=(), **steps["residualise"]),
             Standardiser(**steps["standardise"]),
             None if sites is None else Harmoniser.from_parts(sites, arrays),
-            adjust,
-            NormalScores(**steps["normal_scores"]) if adjust == "rank" else None,
+            values["adjust"],
         )

@@ -42,8 +42,6 @@ def export_page(model: FittedModel, path: Path) -> None:
     """
     if not all(isinstance(head, ShiftHead) for head in model.heads):
         raise ModelError("networks cannot be exported to a page: fit with recipe default, or export with --onnx.")
-    if model.preprocessing.adjust == "rank":
-        raise ModelError("models of ranks cannot be exported to a page: fit with adjust = log or linear, or use apply.")
     match = match_atlas(model.regions, model.card.unit)
     page = (
         make_environment(model.card.unit)

@@ -153,8 +153,6 @@ class _GraphBuilder:
 def _add_volumes(graph: _GraphBuilder, model: FittedModel) -> _Value:
     """Return the volumes (N, R), on the scale on which they are adjusted."""
     pre = model.preprocessing
-    if pre.adjust == "rank":
-        raise ModelError("models of ranks cannot be exported to ONNX: fit with adjust = log or linear, or use apply.")
     columns = [reduce(add, map(graph.input, model.sums.get(region, (region,)))) for region in pre.regions]
     volumes = graph.op("Concat", *columns, axis=1)
     return graph.op("Log", volumes) if pre.adjust == "log" else volumes

@@ -282,10 +282,6 @@ def _coarsen_preprocessing(
             shift=coarsen(harmoniser.shift * site_unit, _MEAN_STEP),
             scale=np.exp(round_to(np.log(harmoniser.scale), _LOG_SD_STEP)),
         )
-    scores = preprocessing.normal_scores
-    if scores is not None:
-        step = np.maximum((scores.quantiles[15] - scores.quantiles[5]) / 2, 1e-12)
-        scores = replace(scores, quantiles=round_to(scores.quantiles / step, _MEAN_STEP) * step)
     return replace(
         preprocessing,
         residualiser=replace(
@@ -296,7 +292,6 @@ def _coarsen_preprocessing(
         ),
         standardiser=replace(standardiser, mean=coarsen(mean[None], _MEAN_STEP)[0] * sd, sd=sd),
         harmoniser=harmoniser,
-        normal_scores=scores,
     )
 
 

@@ -61,7 +61,7 @@ class DataConfig(_ConfigSection):
     leave_out_sites: _Texts = ()
     reference: str | None = None
     harmonise: Literal["controls", "all", "none"] | None = None
-    adjust: Literal["log", "linear", "rank", "none"] | None = None
+    adjust: Literal["log", "linear", "none"] | None = None
     icv_for: Literal["volume", "all"] = "volume"
     id: str | None = None
     session: str | None = None

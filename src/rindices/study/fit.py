@@ -91,7 +91,7 @@ def fit(
         Values of the recipe to change, by name.
     harmonise : {'controls', 'all', 'none'}, optional
         People from whom site effects are learnt. Left out, controls, where the cohort has sites (`Preprocessing.fit`).
-    adjust : {'log', 'linear', 'rank', 'none'}, optional
+    adjust : {'log', 'linear', 'none'}, optional
         Scale on which measures are adjusted for covariates. Left out, ``log`` if all values are positive, else
         ``linear``; recipe ``paper`` is linear.
     icv_for : {'volume', 'all'}

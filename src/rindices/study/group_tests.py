@@ -10,7 +10,6 @@ from rindices.learners.inference import apply_log_transform
 from rindices.learners.missing_cells import complete_people
 from rindices.model.records import DifferenceRecord, DimensionRecord, PatternCountRecord, PermutationTestRecord
 from rindices.preprocess.missing import estimate_design_moments, fill_by_regression, fill_design
-from rindices.preprocess.normal_scores import NormalScores
 from rindices.preprocess.residualise import CategoricalCovariate, build_design_matrix, count_columns, derive_codings
 from rindices.selection.dimensions import (
     MAX_PATTERNS,
@@ -120,7 +119,7 @@ def run_group_tests(
 def _adjust_groups(cohort: Cohort, adjust: str | None) -> AdjustedGroups:
     covariates = cohort.covariates.iloc[:, :0] if adjust == "none" else cohort.covariates
     # codings and imputed values are of everyone, so that labels do not matter
-    codings = derive_codings(covariates, log=adjust not in ("linear", "rank"))
+    codings = derive_codings(covariates, log=adjust != "linear")
     encoded = build_design_matrix(codings, covariates)
     design = fill_design(encoded, estimate_design_moments(encoded))
     ends = np.cumsum([count_columns(coding) for coding in codings])
@@ -131,8 +130,7 @@ def _adjust_groups(cohort: Cohort, adjust: str | None) -> AdjustedGroups:
     strata = np.zeros(len(cohort), dtype=np.intp)
     if SITE in cohort.people:
         strata = np.unique(cohort.people[SITE].astype(str), return_inverse=True)[1]
-    values = cohort.volumes.to_numpy(dtype=float)
-    shifts = NormalScores.fit(values).transform(values) if adjust == "rank" else log_transform_volumes(values)
+    shifts = log_transform_volumes(cohort.volumes.to_numpy(dtype=float))
     sites = np.eye(strata.max() + 1)[strata][:, 1:]
     shifts = _complete_shifts(shifts, np.column_stack([sites, *(each.values for each in columns)]))
     return AdjustedGroups.build(shifts, columns, strata, cohort.is_patient)

@@ -64,15 +64,14 @@ def resolve_study(
     has one scan per person, see `keep_training_scans`; study: with the covariates and the site that are used.
     """
     result = validate_table(replace(study.data.request(folder), on_missing=on_missing or study.data.on_missing))
-    settled = ProblemCode.SKEWED_FEATURES if study.data.adjust == "rank" else None  # a note that a setting answers
-    cohort, problems = result.cohort, [problem for problem in result.problems if problem.code is not settled]
-    if cohort is not None:
-        cohort, problems = keep_training_scans(cohort, problems, study.data.visits)
-        if len(cohort) < len(result.cohort or ()):
+    if result.cohort is not None:
+        cohort, problems = keep_training_scans(result.cohort, result.problems, study.data.visits)
+        if len(cohort) < len(result.cohort):
             result = replace(result, people=len(cohort), controls=cohort.n_controls, patients=cohort.n_patients)
+        result = replace(result, cohort=cohort, problems=tuple(problems))
     columns = {"covariates": result.roles.covariates, "site": result.roles.site}
     study = study.model_copy(update={"data": study.data.model_copy(update=columns)})
-    return replace(result, cohort=cohort, problems=tuple(problems)), study
+    return result, study
 
 
 def read_reference(data: DataConfig, folder: Path) -> NormalReference | None:

@@ -30,7 +30,15 @@ def test_features_may_have_any_scale(tmp_path: Path, scale: float) -> None:
         ProblemCode.SKEWED_FEATURES,
         ProblemCode.COVARIATES_USED,
     ]
-    assert "roi3. To use normal scores of their ranks: --adjust rank" in list_messages(result, "note")
+    assert "roi3. Transform them in the table first, for example to logarithms" in list_messages(result, "note")
+
+
+def test_logarithms_are_judged_where_they_are_the_default(tmp_path: Path) -> None:
+    right = np.exp(np.random.default_rng(0).normal(0, 1.5, N))
+    result = validate_files(write_table(make_table(right=right), tmp_path / "t.csv"), measure="any")
+    assert "skewed" not in list_messages(result)
+    result = validate_files(write_table(make_table(right=right, strain=STRAIN), tmp_path / "s.csv"), measure="any")
+    assert "1 feature is skewed: right. Transform" in list_messages(result, "note")
 
 
 def test_constant_features_are_refused_as_features(tmp_path: Path) -> None:

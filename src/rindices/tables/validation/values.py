@@ -256,10 +256,11 @@ def check_features(regions: pd.DataFrame, ranges: ColumnRanges, findings: Findin
     Returns the unit by kind of measure, as `check_regions` returns it.
     """
     _check_finite(regions, ranges, findings, reword)
-    skewed = [str(name) for name in regions.columns if _is_skewed(regions[name].to_numpy())]
+    scaled = regions if (ranges.low <= 0).any() else np.log(regions)  # as they are adjusted by default
+    skewed = [str(name) for name in scaled.columns if _is_skewed(scaled[name].to_numpy())]
     if skewed:
         what = format_count(len(skewed), "feature is skewed", "features are skewed")
-        cure = "To use normal scores of their ranks: --adjust rank"
+        cure = "Transform them in the table first, for example to logarithms"
         kind = OffenderKind.COLUMN
         findings.note(ProblemCode.SKEWED_FEATURES, what, cure, offenders=skewed, offender_kind=kind)
     return {"any": Unit.ANY}
