@@ -119,7 +119,7 @@ def _read_site(name: str, path: Path) -> Site:
     study, fewest = read_site_study(path)
     result, study = resolve_study(study, path.parent)
     checked = check_cells(result.cohort_or_raise(), study.run.seed, study.adjust, study.data.on_outlier)
-    return Site(name, checked.cohort, fewest, path.parent / f"{path.stem}-ledger.json")
+    return Site(name, checked.cohort_or_raise(), fewest, path.parent / f"{path.stem}-ledger.json")
 
 
 def _to_model(content: bytes) -> FLModel:
