@@ -207,12 +207,8 @@ def measure_accuracy(setting: str, seed: int) -> dict[str, Any]:
     }
 
 
-KINDS = (
-    "clean",
-    *("0.3 %", "1 %", "0.3 %, blocks", "0.3 %, patients", "1 %, blocks, patients", "0.03 %"),
-    *("1 %, blocks", "0.3 %, blocks, patients", "1 %, patients", "0.3 %, kept"),
-    *("0.03 %, blocks", "0.03 %, patients", "0.03 %, blocks, patients"),
-)
+WAYS = ("", ", blocks", ", patients", ", blocks, patients")
+KINDS = ("clean", *(f"{share} %{way}" for share in ("0.03", "0.3", "1") for way in WAYS), "0.3 %, kept")
 PARTS: dict[str, tuple[Callable[[str, int], dict[str, Any]], tuple[str, ...]]] = {
     "clean": (measure_clean, TASKS),
     "planted": (measure_planted, TASKS),
