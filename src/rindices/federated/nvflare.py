@@ -108,7 +108,7 @@ class SiteExecutor(Executor):  # type: ignore[misc]
                 self._site = _read_site(client, path)
             answer = self._site.answer(request)
         except RindicesError as error:
-            answer = Answer(request.digest, facts={REFUSED: str(error)})
+            answer = Answer(request.digest, facts={REFUSED: str(error)}, site=client)
         asked = (str(fl_ctx.get_job_id()), request.round, request.kind)
         append_to_log(path.parent / f"{path.stem}-log.tsv", asked, answer)
         return FLModelUtils.to_shareable(_to_model(answer.encode()))
