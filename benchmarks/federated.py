@@ -25,6 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,14 @@ from rindices.federated.subsets import SubsetPlan
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig
 from rindices.study.group_tests import run_group_tests
+from rindices.study.wrong_cells import check_cells
 from rindices.tables.cohort import GROUP, ID, SITE, Cohort
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validate import TableRequest
 
 RESULTS = Path(__file__).parent / "results" / "federated.json"
 MEMBERS = 10
+KEEP = partial(check_cells, seed=0, adjust=None, on_outlier="keep")
 
 
 def run_sites(cohorts: list[Cohort], model: ModelConfig, seed: int = 0) -> tuple[FederatedResult, float]:
@@ -103,7 +106,7 @@ def measure_equality() -> dict[str, Any]:
             request = TableRequest(
                 (Path(folder),), None, ColumnRoles(group=GROUP, covariates=tuple(cohort.covariates), site="none")
             )
-            with connect_partitions(Path(folder), request, workers=2) as transport:
+            with connect_partitions(Path(folder), request, KEEP, workers=2) as transport:
                 result = run_federated_study(transport, replace(settings, masked=False))
                 assert result.model is not None
                 values["eight partitions"] = compare(pooled, result.model, transport.tabulate_people(result.model))

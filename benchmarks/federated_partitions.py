@@ -16,6 +16,7 @@ import resource
 import tempfile
 import time
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,12 @@ from rindices.federated.partitions import connect_partitions
 from rindices.model.fitted import FittedModel
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig, make_study
+from rindices.study.wrong_cells import check_cells
 
 RESULTS = Path(__file__).parent / "results" / "federated_partitions.json"
 FILE_PEOPLE = 50_000
 WORKERS = 2
+CHECK = partial(check_cells, seed=0, adjust=None, on_outlier=None)
 MODELS = {
     "default": ModelConfig(patterns=(3,), members=10),
     "mean-difference": ModelConfig(recipe="mean-difference", members=10),
@@ -78,7 +81,7 @@ def measure(n_people: int, recipe: str) -> dict[str, Any]:
 def _fit(table: Path, request: Any, n_people: int, n_bytes: int, recipe: str) -> dict[str, Any]:
     stages: list[tuple[str, float, float]] = []
     start, own_start = time.monotonic(), get_usage()[0]
-    with connect_partitions(table, request, WORKERS) as transport:
+    with connect_partitions(table, request, CHECK, WORKERS) as transport:
 
         def note_stage(text: str) -> None:
             workers = sum(seconds for seconds, _ in transport.client.run(get_usage).values())

@@ -207,12 +207,8 @@ def measure_accuracy(setting: str, seed: int) -> dict[str, Any]:
     }
 
 
-KINDS = (
-    "clean",
-    *("0.3 %", "1 %", "0.3 %, blocks", "0.3 %, patients", "1 %, blocks, patients", "0.03 %"),
-    *("1 %, blocks", "0.3 %, blocks, patients", "1 %, patients", "0.3 %, kept"),
-    *("0.03 %, blocks", "0.03 %, patients", "0.03 %, blocks, patients"),
-)
+WAYS = ("", ", blocks", ", patients", ", blocks, patients")
+KINDS = ("clean", *(f"{share} %{way}" for share in ("0.03", "0.3", "1") for way in WAYS), "0.3 %, kept")
 PARTS: dict[str, tuple[Callable[[str, int], dict[str, Any]], tuple[str, ...]]] = {
     "clean": (measure_clean, TASKS),
     "planted": (measure_planted, TASKS),
@@ -285,18 +281,20 @@ def format_tables(rows: Rows) -> str:
     for group in select("cost").values():
         ratio = np.mean([row["model"] for row in group]) / np.mean([row["keep"] for row in group])
         lines += [f"Processor seconds of a fit with the search, relative to none: {ratio:.3f} ({len(group)} runs).", ""]
-    fits = select("accuracy")
-    table = []
-    for setting, group in fits.items():
-        task, kind = setting.split(": ")
-        clean = {row["seed"]: row["c_index"] for row in fits.get(f"{task}: clean", [])}
-        pairs = [(row["c_index"], clean[row["seed"]]) for row in group if row["seed"] in clean]
-        difference = np.mean([a - b for a, b in pairs]) if pairs else np.nan
-        numbers = ", ".join(str(row["by_test"]) for row in group)
-        value = np.mean([row["c_index"] for row in group])
-        table.append([task, kind, len(group), f"{value:.4f}", f"{difference:+.4f}", numbers])
-    names = ("task", "cells wrong", "cohorts", "C-index", "less clean", "patterns by the test")
-    add("Fits with three patterns and five members:", names, table)
+    fits, table = select("accuracy"), []
+    for kind in KINDS:
+        cells, numbers = list[str](), list[int]()
+        for task in FITTED:
+            group, clean = (fits.get(f"{task}: {each}", []) for each in (kind, "clean"))
+            known = {row["seed"]: row["c_index"] for row in clean}
+            pairs = [(row["c_index"], known[row["seed"]]) for row in group if row["seed"] in known]
+            value, before = np.mean(pairs, axis=0) if pairs else (np.nan, np.nan)
+            cells.append(f"{value:.4f}" if kind == "clean" else f"{value:.4f} ({value - before:+.4f})")
+            numbers += [row["by_test"] for row in group]
+        if numbers:
+            table.append([kind, *cells, f"{sum(number == 3 for number in numbers)} of {len(numbers)}"])
+    title = "C-index of fits with three patterns and five members (less that of clean tables), means of three cohorts:"
+    add(title, ("cells wrong", *FITTED, "three patterns by the test"), table)
     return "\n".join(lines)
 
 

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from rindices.federated import kinds
 from rindices.federated.folder import DONE, FolderTransport, MessageFile, SharedFolder, make_run_name, wait_for_sites
-from rindices.federated.messages import Answer, ExchangeError, Request, WaitingError
+from rindices.federated.messages import Answer, ExchangeError, Request, WaitingError, receive_answer
+from rindices.federated.site import Site
+from tests.federated.sites import simulate_people
 from tests.federated.test_folder import KEYS, make_service
 
 NAME, KEY = "site-0", KEYS["site-0"]
@@ -210,12 +213,21 @@ def test_a_centre_that_forgot_its_keys_goes_on_with_them(tmp_path: Path) -> None
     assert isinstance(make_centre(tmp_path).ask(REQUEST)[NAME], Answer)
 
 
+def test_an_answer_in_the_place_of_another_site_is_refused_without_keys(tmp_path: Path) -> None:
+    """A folder that was synchronised wrongly would count one site twice."""
+    request = Request(kinds.DESCRIBE, 1)
+    content = Site("site-1", simulate_people(), 0).answer(request).encode()
+    assert receive_answer(content, "site-1", request).site == "site-1"
+    with pytest.raises(ExchangeError, match="the answer of site-0 in round 1 is that of site-1: let site-0 send"):
+        receive_answer(content, "site-0", request)
+
+
 def test_words_of_a_site_are_one_printable_line(tmp_path: Path) -> None:
     centre = FolderTransport(tmp_path, RUN, [NAME], {}, patience=0.0, poll=0.0)
     with pytest.raises(WaitingError):
         centre.ask(REQUEST)
     header = json.loads((tmp_path / "requests" / RUN / "0001.json").read_text())
-    answer = Answer(header["digest"], facts={"refused": "\x1b[2Jno\nproblem" * 99})
+    answer = Answer(header["digest"], facts={"refused": "\x1b[2Jno\nproblem" * 99}, site=NAME)
     file = MessageFile(SharedFolder(tmp_path, f"answers/{RUN}/{NAME}"), 1)
     file.write(answer.encode(), {"request": header["digest"], "request_signed": ""})
     with pytest.raises(Exception, match="site-0 refuses round 1") as caught:

@@ -325,7 +325,7 @@ def test_answers_that_the_centre_replaced_are_noticed(tmp_path: Path, forged: st
         def ask(self, request: Request) -> dict[str, Answer]:
             if request.kind == kinds.MEANS:
                 header = {"request": request.digest, "request_signed": "", "signed": {"site-0": "00" * 32}}
-                answer = Answer(request.digest, arrays=zeros)
+                answer = Answer(request.digest, arrays=zeros, site=forged)
                 self.get_answer_file(forged, 2).write(answer.encode(), header)
             return super().ask(request)
 

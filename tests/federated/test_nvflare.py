@@ -39,7 +39,7 @@ class FakeController:
             self.asked.append(name)
             answer = self.sites[name].answer(request)
             if self.refuse:
-                answer = Answer(request.digest, facts={"refused": "too few people"})
+                answer = Answer(request.digest, facts={"refused": "too few people"}, site=name)
             model = _to_model(answer.encode())
             model.meta = {"client_name": name}
             results.append(model)

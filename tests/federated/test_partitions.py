@@ -5,7 +5,8 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from rindices.federated.partitions import PartitionTransport, connect_partitions
 from rindices.federated.rounds import InMemoryTransport
 from rindices.federated.site import Site
 from rindices.study.config import ModelConfig, make_study
+from rindices.study.wrong_cells import check_cells
 from rindices.tables.cohort import Cohort
 from rindices.tables.validate import TableRequest
 from tests.federated.sites import simulate_people
@@ -42,6 +44,9 @@ def write_parquet(folder: Path, cohort: Cohort, n_files: int) -> TableRequest:
     return make_study({"data": data}).data.request(Path())
 
 
+KEEP = partial(check_cells, seed=0, adjust=None, on_outlier="keep")
+
+
 @contextmanager
 def open_in_threads(table: Path, request: TableRequest, number: int) -> Iterator[PartitionTransport]:
     """Two workers that are threads, because processes take seconds to begin."""
@@ -49,7 +54,7 @@ def open_in_threads(table: Path, request: TableRequest, number: int) -> Iterator
 
     with LocalCluster(n_workers=2, processes=False, threads_per_worker=1, dashboard_address=None) as cluster:
         address = cluster.scheduler_address
-        with connect_partitions(table, request, scheduler=address) as transport:
+        with connect_partitions(table, request, KEEP, scheduler=address) as transport:
             assert len(transport.parts) == number
             yield transport
 
@@ -86,7 +91,7 @@ def test_parts_equal_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max
 def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
     """Another process reads the part again and gives the same sums."""
     request = write_parquet(tmp_path / "table", simulate_people(), 3)
-    with connect_partitions(tmp_path / "table", request, workers=2) as transport:
+    with connect_partitions(tmp_path / "table", request, KEEP, workers=2) as transport:
         asked = Request(kinds.DESCRIBE, 1, {}, {})
         first = transport.ask(asked)
         pids = transport.client.run(os.getpid)
@@ -112,6 +117,9 @@ def test_fit_takes_a_folder_that_is_larger_than_the_memory(tmp_path: Path, monke
 
     monkeypatch.setattr("rindices.study.preflight.get_memory_size", lambda: 1e3)
     cohort = simulate_people()
+    person, region = cohort.people["participant_id"].iloc[7], cohort.regions[2]
+    cohort = replace(cohort, volumes=cohort.volumes.copy())
+    cohort.volumes.iloc[7, 2] *= 4.0
     write_parquet(tmp_path / "table", cohort, 3)
     with LocalCluster(n_workers=2, processes=False, threads_per_worker=1, dashboard_address=None) as cluster:
         words = ["fit", str(tmp_path / "table"), "--group", "group", "--controls", "control", "--recipe"]
@@ -124,6 +132,10 @@ def test_fit_takes_a_folder_that_is_larger_than_the_memory(tmp_path: Path, monke
     indices = pd.read_csv(tmp_path / "out" / "r_indices.tsv", sep="\t")
     assert sorted(indices["participant_id"]) == sorted(cohort.people["participant_id"])
     assert (indices["members_behind"] == 2).all()  # of ten members, each person was left out by two
+    wrong = pd.read_csv(tmp_path / "out" / "wrong_cells.tsv", sep="\t").set_index(["participant_id", "region"])
+    assert 3.0 < wrong.loc[(person, region), "value"] / wrong.loc[(person, region), "expected"] < 5.0
+    assert len(wrong) <= 3
+    assert "do not fit the other regions of the person" in result.stderr
 
 
 def test_a_folder_of_parquet_files_is_the_table_of_their_rows(tmp_path: Path) -> None:
@@ -139,7 +151,7 @@ def test_a_folder_of_parquet_files_is_the_table_of_their_rows(tmp_path: Path) ->
 
 def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
     request = make_study({"data": {"volumes": ["x"], "group": "group"}}).data.request(Path())
-    with pytest.raises(StudyError, match="has no parquet files"), connect_partitions(tmp_path, request):
+    with pytest.raises(StudyError, match="has no parquet files"), connect_partitions(tmp_path, request, KEEP):
         pass
 
 

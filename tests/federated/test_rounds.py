@@ -25,7 +25,9 @@ SETS = [["everyone", "all", "patients"], ["everyone", "all", "controls"]]
 REQUEST = Request(kinds.PRODUCTS, 3, {"sets": SETS}, {"centre": np.zeros(4)})
 SHAPES = kinds.get_answer_shapes(REQUEST)
 N_CONTROLS, N_PATIENTS = 20, 30
-VALID = Answer(REQUEST.digest, [N_PATIENTS, N_CONTROLS], {name: np.ones(shape) for name, shape in SHAPES.items()})
+VALID = Answer(
+    REQUEST.digest, [N_PATIENTS, N_CONTROLS], {name: np.ones(shape) for name, shape in SHAPES.items()}, site=SITE
+)
 Fault = Callable[[np.random.Generator], Answer]
 
 

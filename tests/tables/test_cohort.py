@@ -173,10 +173,14 @@ def test_times_are_a_covariate_that_grows_or_the_order_of_the_sessions() -> None
         assert find_visit_times(aged).tolist() == expected
 
 
-def test_notebooks_show_a_cohort() -> None:
+def test_notebooks_show_a_cohort_a_model_and_results() -> None:
     simulated = ri.simulate_cohort("tiny", seed=0).cohort
     people = simulated.people.assign(participant_id=[f"<b>{k}" for k in range(len(simulated))])
     cohort = replace(simulated, people=people)
     assert f"{simulated.n_controls} controls" in cohort._repr_html_()
     assert "&lt;b&gt;0" in cohort._repr_html_()
     assert "<b>0" not in cohort._repr_html_()
+    model = ri.fit(simulated, 1, recipe="contrastive", members=2, workers=1)
+    assert "<td>r1</td>" in model._repr_html_()
+    assert "<td>r1</td>" not in replace(model, card=replace(model.card, pattern_evidence=()))._repr_html_()
+    assert "<th>r1</th>" in model.assess(simulated)._repr_html_()

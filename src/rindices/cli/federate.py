@@ -231,8 +231,9 @@ def site(
     study, folder = load_study(tables, data, {}, {})
     result, study = resolve_study(study, folder)
     checked = check_cells(result.cohort_or_raise(), study.run.seed, study.adjust, study.data.on_outlier)
-    cohort = checked.cohort
-    print_problems([*result.problems, *checked.problems])
+    print_problems(result.problems)
+    cohort = checked.cohort_or_raise()
+    print_problems(checked.problems)
     if SITE in cohort.people:
         raise StudyError(
             f"column '{study.data.site}' holds several sites, and a federated study removes effects of hospitals "

@@ -3,6 +3,7 @@
 import signal
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -128,7 +129,10 @@ def _fit_partitions(table: Path, study: "StudyConfig", folder: Path, out: Path, 
     from rindices.errors import StudyError
     from rindices.federated.fit import FederatedSettings, run_federated_study
     from rindices.federated.partitions import connect_partitions
+    from rindices.study.outputs import write_table
+    from rindices.study.wrong_cells import check_cells
     from rindices.tables.chunks import OpenedTable
+    from rindices.tables.cohort import ID
     from rindices.tables.io.frames import list_table_files
     from rindices.tables.table import NO_COLUMN
 
@@ -144,12 +148,20 @@ def _fit_partitions(table: Path, study: "StudyConfig", folder: Path, out: Path, 
     if study.data.reference is not None:
         raise StudyError("a table that is fitted in parts takes no reference: leave out --reference.")
     settings = FederatedSettings(study.model, study.run.seed, study.data.adjust)
-    with connect_partitions(table.absolute(), request, study.run.workers, study.run.scheduler) as transport:
+    check = partial(check_cells, seed=study.run.seed, adjust=study.adjust, on_outlier=study.data.on_outlier)
+    with connect_partitions(table.absolute(), request, check, study.run.workers, study.run.scheduler) as transport:
         if n_left_out := transport.count_left_out():
             print_line(
                 f"{format_count(n_left_out, 'person lacks', 'people lack')} a covariate or many regions; left out"
             )
+        wrong_cells = transport.list_wrong_cells()
+        if len(wrong_cells):
+            people = format_count(wrong_cells[ID].nunique(), "person", "people")
+            what = f"{format_count(len(wrong_cells), 'cell')} of {people} do not fit the other regions of the person"
+            print_line(f"{what}; not used: see wrong_cells.tsv")
         result = run_federated_study(transport, settings, out, print_line)
+        if len(wrong_cells):
+            write_table(out / "wrong_cells.tsv", wrong_cells, opened.validation.cohort_or_raise().unit)
         if result.model is not None:
             write_indices(transport.tabulate_people(result.model), out / "r_indices.tsv", result.model.card.unit)
         parts = [part.name for part in transport.parts]

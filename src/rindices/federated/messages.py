@@ -90,17 +90,20 @@ class Answer:
 
     request: digest of the request that is answered; numbers: number of people in each set of the request
     (`rindices.federated.kinds.list_sets`); arrays: the sums; facts: answer to ``describe``: names of regions and
-    covariates; or why the request is refused.
+    covariates; or why the request is refused; site: name of the site, so that an answer in the place of another one is
+    noticed without keys, too.
     """
 
     request: str
     numbers: Sequence[int] = ()
     arrays: Arrays = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    site: str = ""
 
     def encode(self) -> bytes:
         """Return the answer as bytes."""
-        return _encode({"request": self.request, "numbers": list(self.numbers), "facts": self.facts}, self.arrays)
+        fields = {"request": self.request, "site": self.site, "numbers": list(self.numbers), "facts": self.facts}
+        return _encode(fields, self.arrays)
 
     @classmethod
     def decode(cls, content: bytes, name: str = "the answer") -> "Answer":
@@ -110,7 +113,7 @@ class Answer:
             numbers = list(fields["numbers"])
             if not all(type(number) is int for number in numbers):
                 raise TypeError
-            return cls(str(fields["request"]), numbers, arrays, dict(fields["facts"]))
+            return cls(str(fields["request"]), numbers, arrays, dict(fields["facts"]), str(fields["site"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ExchangeError(f"{name} is not an answer: let the site send it again.") from error
 
@@ -118,13 +121,15 @@ class Answer:
 def receive_answer(content: bytes, site: str, request: Request, digest: str = "") -> Answer:
     """Return the answer of a site to a request; all transports receive answers by it.
 
-    digest: that of the request, if it is equal but for rounding. Raises ExchangeError: if the answer is damaged or to
-    another request. Raises RefusedError: if the site refuses.
+    digest: that of the request, if it is equal but for rounding. Raises ExchangeError: if the answer is damaged, to
+    another request or of another site. Raises RefusedError: if the site refuses.
     """
     name = f"the answer of {site} in round {request.round}"
     answer = Answer.decode(content, name)
     if answer.request != (digest or request.digest):
         raise ExchangeError(f"{name} is to another request: it is late, repeated or forged.")
+    if answer.site != site:
+        raise ExchangeError(f"{name} is that of {make_printable(answer.site)}: let {site} send its own.")
     if REFUSED in answer.facts:
         reason = make_printable(answer.facts[REFUSED])
         raise RefusedError(f"{site} refuses round {request.round} ({request.kind}): {reason}")

@@ -108,7 +108,7 @@ class SiteExecutor(Executor):  # type: ignore[misc]
                 self._site = _read_site(client, path)
             answer = self._site.answer(request)
         except RindicesError as error:
-            answer = Answer(request.digest, facts={REFUSED: str(error)})
+            answer = Answer(request.digest, facts={REFUSED: str(error)}, site=client)
         asked = (str(fl_ctx.get_job_id()), request.round, request.kind)
         append_to_log(path.parent / f"{path.stem}-log.tsv", asked, answer)
         return FLModelUtils.to_shareable(_to_model(answer.encode()))
@@ -119,7 +119,7 @@ def _read_site(name: str, path: Path) -> Site:
     study, fewest = read_site_study(path)
     result, study = resolve_study(study, path.parent)
     checked = check_cells(result.cohort_or_raise(), study.run.seed, study.adjust, study.data.on_outlier)
-    return Site(name, checked.cohort, fewest, path.parent / f"{path.stem}-ledger.json")
+    return Site(name, checked.cohort_or_raise(), fewest, path.parent / f"{path.stem}-ledger.json")
 
 
 def _to_model(content: bytes) -> FLModel:

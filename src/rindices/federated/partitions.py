@@ -30,39 +30,45 @@ from rindices.learners.conversation import Result
 from rindices.model.fitted import FittedModel
 from rindices.study.cluster import connect_client, require_packages
 from rindices.study.engines import count_processes
+from rindices.study.wrong_cells import CheckedCohort
 from rindices.tables.chunks import ChunkSize, OpenedTable, TableChunk, split_into_chunks
 from rindices.tables.cohort import ID, Cohort
 from rindices.tables.io.frames import list_table_files
 from rindices.tables.validate import TableRequest
 
+CheckCells = Callable[[Cohort], CheckedCohort]
+
 
 class Part(NamedTuple):
-    """Chunks of the files of a table that one worker answers for."""
+    """Chunks of the files of a table that one worker answers for; ``check`` finds wrong cells of a batch of people."""
 
     study: str
     name: str
     chunks: tuple[TableChunk, ...]
     request: TableRequest
+    check: CheckCells
 
 
 class PartSite(Site):
     """The people of a part, whose volumes are in a file.
 
-    folder: for the file.
+    folder: for the file; wrong_cells: those that are not used, as in ``wrong_cells.tsv``.
     """
 
-    def __init__(self, name: str, batches: Iterator[Cohort], folder: Path) -> None:
+    def __init__(self, name: str, batches: Iterator[CheckedCohort], folder: Path) -> None:
         self._folder = folder
-        sites: list[Site] = []
+        sites, tables = list[Site](), list[pd.DataFrame]()
         with (folder / "volumes").open("wb") as file:
             for batch in batches:
-                sites.append(Site(name, batch, fewest=0))
+                tables.append(batch.table)
+                sites.append(Site(name, batch.cohort_or_raise(), fewest=0))
                 file.write(sites[-1].cohort.volumes.to_numpy(dtype=float).tobytes())
                 people = sites[-1].cohort
                 sites[-1].cohort = replace(people, volumes=pd.DataFrame(index=people.people.index), visits=None)
         super().__init__(name, _join_people([site.cohort for site in sites]), fewest=0)
         n_repeated = sum(site.n_repeated for site in sites) + self.n_repeated
         self.n_left_out = sum(site.n_left_out for site in sites)
+        self.wrong_cells = pd.concat(tables, ignore_index=True)
         if n_repeated:
             raise StudyError(_format_repeated(n_repeated))
         self.regions = sites[0].regions
@@ -131,6 +137,10 @@ class PartitionTransport:
         """Return the number of people who lack a region or a covariate, and so are left out."""
         return sum(self._run(attrgetter("n_left_out")))
 
+    def list_wrong_cells(self) -> pd.DataFrame:
+        """Return the cells that do not fit the other regions of their person, and are not used."""
+        return pd.concat(self._run(attrgetter("wrong_cells")), ignore_index=True)
+
     def tabulate_people(self, model: FittedModel) -> pd.DataFrame:
         """Return the cross-fitted R-indices of everyone."""
         return pd.concat(self._run(PartSite.tabulate_people, model), ignore_index=True)
@@ -160,14 +170,14 @@ class PartitionTransport:
 
 @contextmanager
 def connect_partitions(
-    table: Path, request: TableRequest, workers: int = -1, scheduler: str | None = None
+    table: Path, request: TableRequest, check: CheckCells, workers: int = -1, scheduler: str | None = None
 ) -> Iterator[PartitionTransport]:
     """Divide a table among Dask workers.
 
-    table: Parquet file, or folder of parquet files, with one row a person; request: what its columns are; workers:
-    number of workers of a temporary cluster on this machine; -1 for all cores; scheduler: address of a scheduler whose
-    workers are used instead. They must see the table under the same path. Raises StudyError: if there is no table, no
-    scheduler, or an id is repeated.
+    table: Parquet file, or folder of parquet files, with one row a person; request: what its columns are; check: finds
+    wrong cells of a batch of people (`check_cells` with its settings); workers: number of workers of a temporary
+    cluster on this machine; -1 for all cores; scheduler: address of a scheduler whose workers are used instead. They
+    must see the table under the same path. Raises StudyError: if there is no table, no scheduler, or an id is repeated.
     """
     require_packages("dask")
     from distributed import LocalCluster
@@ -186,27 +196,27 @@ def connect_partitions(
         client = stack.enter_context(connect_client(address, lambda text: None))
         client.wait_for_workers(1)
         n_parts = min(len(client.scheduler_info(n_workers=-1)["workers"]), len(chunks))
-        transport = PartitionTransport(client, _make_parts(chunks, request, n_parts))
+        transport = PartitionTransport(client, _make_parts(chunks, request, check, n_parts))
         stack.callback(client.run, close_parts, transport.parts[0].study)
         transport.check_ids()
         yield transport
 
 
-def _make_parts(chunks: Sequence[TableChunk], request: TableRequest, number: int) -> list[Part]:
+def _make_parts(chunks: Sequence[TableChunk], request: TableRequest, check: CheckCells, number: int) -> list[Part]:
     """Return parts with about as many chunks each, in the order of the files."""
     study = secrets.token_hex(8)
     bounds = pairwise(np.linspace(0, len(chunks), number + 1).round().astype(int).tolist())
-    return [Part(study, f"part-{k:04d}", tuple(chunks[a:b]), request) for k, (a, b) in enumerate(bounds)]
+    return [Part(study, f"part-{k:04d}", tuple(chunks[a:b]), request, check) for k, (a, b) in enumerate(bounds)]
 
 
-def _read_batches(part: Part) -> Iterator[Cohort]:
-    """Yield the people of a part, a batch at a time."""
+def _read_batches(part: Part) -> Iterator[CheckedCohort]:
+    """Yield the people of a part and their wrong cells, a batch at a time."""
     opened: OpenedTable | None = None
     for chunk in part.chunks:
         if opened is None or opened.path != chunk.path:
             opened = OpenedTable.open(chunk.path, replace(part.request, volumes=(chunk.path,)))
         for result in opened.validate_chunk(chunk, BATCH):
-            yield result.cohort_or_raise()
+            yield part.check(result.cohort_or_raise())
 
 
 def _join_people(cohorts: Sequence[Cohort]) -> Cohort:

@@ -137,9 +137,10 @@ class Site:
         except COMPUTE_ERRORS as error:
             raise ExchangeError(f"the request {request.kind} cannot be computed ({error}).") from error
         check_arrays(sums.arrays, shapes, f"the answer of {self.name}")
-        answer = Answer(request.digest, sums.numbers, sums.arrays, sums.facts)
+        answer = Answer(request.digest, sums.numbers, sums.arrays, sums.facts, self.name)
         if self.key is not None and secure.is_masked(request):
-            answer = Answer(request.digest, arrays={secure.MASKED: self.key.mask(self.name, answer, request)})
+            masked = {secure.MASKED: self.key.mask(self.name, answer, request)}
+            answer = Answer(request.digest, arrays=masked, site=self.name)
         self._guard.save()
         return answer
 

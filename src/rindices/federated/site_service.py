@@ -249,7 +249,7 @@ class SiteService:
         except WaitingError:
             raise
         except RindicesError as error:
-            answer = Answer(answered["request"], facts={REFUSED: str(error)})
+            answer = Answer(answered["request"], facts={REFUSED: str(error)}, site=site)
         sent = answer.encode()
         leaves = append_to_log(self.folder / "log.tsv", (run, number, kind), answer)
         self.on_answer(f"round {number}, {kind}: {leaves}")

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -41,6 +42,11 @@ class ApplyResult(NamedTuple):
     table: pd.DataFrame
     problems: list[Problem]
     counted: UnusualCount
+
+    def _repr_html_(self) -> str:
+        """Return the problems and the first rows, for notebooks."""
+        lines = "".join(f"<li>{escape(str(problem))}</li>" for problem in self.problems)
+        return f"<ul>{lines}</ul>{self.table.head().to_html(index=False, escape=True)}"
 
 
 class FittedModel(ModelContent):
@@ -81,6 +87,14 @@ class FittedModel(ModelContent):
 
     def __repr__(self) -> str:
         return f"<FittedModel: {self.n_patterns} patterns, {len(self.regions)} regions, {len(self.heads)} members>"
+
+    def _repr_html_(self) -> str:
+        """Return the same and the evidence for each pattern, for notebooks."""
+        names = ["name", "split_half", "split_half_interval", "auc", "auc_interval", "carriers"]
+        rows = pd.DataFrame([{name: pattern.get(name) for name in names} for pattern in self.card.pattern_evidence])
+        return (
+            f"<p>{escape(repr(self)[1:-1])}</p>{rows.round(2).to_html(index=False, escape=True) if len(rows) else ''}"
+        )
 
     @property
     def covariates(self) -> tuple[str, ...]:

@@ -202,9 +202,8 @@ def run_study(
     cohort, model_config = study.cohort, study.config.model
     model_config.resolve_values()  # a recipe that cannot run is an error before earlier results are removed
     problems = [*table_problems, *check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)]
+    study.checked.cohort_or_raise()
     problems += study.checked.problems
-    if errors := [problem for problem in study.checked.problems if problem.severity is Severity.ERROR]:
-        raise StudyError(errors)
     if model_config.n_members != model_config.members:
         what = (
             f"{model_config.n_members} members are trained instead of {model_config.members}: whole sets of five folds"

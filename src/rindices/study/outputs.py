@@ -51,7 +51,7 @@ def write_study(folder: Path, study: Study, model: FittedModel, problems: Iterab
     write_indices(model.indices, folder / "r_indices.tsv", unit)
     subgroups = make_subgroup_table(cohort, model.indices, model.index_names, model.card.seed or 0)
     if len(subgroups):
-        _write_table(folder / "subgroups.tsv", subgroups, unit)
+        write_table(folder / "subgroups.tsv", subgroups, unit)
     if model.visit_indices is not None:
         write_indices(model.visit_indices, folder / "r_indices_visits.tsv", unit)
     assert model.selection is not None
@@ -61,9 +61,9 @@ def write_study(folder: Path, study: Study, model: FittedModel, problems: Iterab
 
 def write_patterns(folder: Path, model: FittedModel, unit: str = "") -> None:
     """Write ``patterns.tsv`` and, for curved patterns, ``trajectories.tsv``."""
-    _write_table(folder / "patterns.tsv", make_change_table(model), unit)
+    write_table(folder / "patterns.tsv", make_change_table(model), unit)
     if has_curved_patterns(model):
-        _write_table(folder / "trajectories.tsv", make_course_table(model), unit)
+        write_table(folder / "trajectories.tsv", make_course_table(model), unit)
 
 
 def write_effects(folder: Path, effects: RegionEffects, regions: Sequence[str], unit: str = "") -> None:
@@ -72,7 +72,7 @@ def write_effects(folder: Path, effects: RegionEffects, regions: Sequence[str], 
     regions: (R,) names; unit: unit of the table; features are not called regions.
     """
     table = pd.DataFrame({"region": regions, **effects._asdict(), "q": stats.false_discovery_control(effects.p)})
-    _write_table(folder / "effects.tsv", table, unit)
+    write_table(folder / "effects.tsv", table, unit)
 
 
 def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:
@@ -110,10 +110,10 @@ def _write_people(folder: Path, study: Study, problems: Iterable[Problem]) -> No
     write_json(folder / "dataset_description.json", description)
     write_effects(folder, study.tests.effects, cohort.regions, cohort.unit)
     if len(wrong_cells):
-        _write_table(folder / "wrong_cells.tsv", wrong_cells, cohort.unit)
+        write_table(folder / "wrong_cells.tsv", wrong_cells, cohort.unit)
 
 
-def _write_table(path: Path, table: pd.DataFrame, unit: str) -> None:
+def write_table(path: Path, table: pd.DataFrame, unit: str) -> None:
     """Write a table and the descriptions of its columns, in the words for the unit of the regions."""
     path.parent.mkdir(parents=True, exist_ok=True)
     word, descriptions = get_wording(unit), load_columns(path.stem)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Problem
+from rindices.errors import Problem, Severity, StudyError
 from rindices.learners.prepared_people import deal_folds, hash_people
 from rindices.learners.wrong_cells import CellComparison, find_wrong_cells
 from rindices.model.apply_checks import report_wrong_cells, resolve_on_outlier, tabulate_wrong_cells
@@ -30,6 +30,12 @@ class CheckedCohort:
     applied: Cohort
     table: pd.DataFrame
     problems: tuple[Problem, ...]
+
+    def cohort_or_raise(self) -> Cohort:
+        """Return the cohort for learning; raise StudyError where wrong cells are refused."""
+        if errors := [problem for problem in self.problems if problem.severity is Severity.ERROR]:
+            raise StudyError(errors)
+        return self.cohort
 
 
 def check_cells(cohort: Cohort, seed: int, adjust: str | None, on_outlier: str | None) -> CheckedCohort:
