@@ -6,11 +6,14 @@ Usage: ``python -m benchmarks.paper.reproduction``, after the other scripts of t
 import json
 from typing import Any
 
+import numpy as np
+
 from benchmarks.paper.common import RESULTS
 from benchmarks.paper.full_length import PATH, is_chosen
 from benchmarks.suites.paper import PAPER_TASKS, PUBLISHED_SCORES, SURREAL_GAN_SCORES, TABLE_6_SCORES
 
 ROOT = RESULTS.parents[2]
+PROGRAM_STEPS = 20_000
 TEXT = (RESULTS.parent / "reproduction_template.md").read_text("utf-8")
 
 
@@ -32,6 +35,24 @@ def list_recipe_paper() -> list[list[str]]:
         cells = [task, f"{row['orthogonality']:g}", f"{row['members']}", length, mean]
         lines.append([*cells, f"{SURREAL_GAN_SCORES[task]:.3f}", f"{TABLE_6_SCORES[task]:.3f}"])
     return lines
+
+
+def list_programs(steps: int) -> list[str]:
+    """Return the mean member of the authors' programs and of recipe paper on the adjusted people of basic."""
+    measured = [row for row in read("results/upstream_sample.json") if row["steps"] == steps and row["adjusted"]]
+    scores: dict[str, list[float]] = {}
+    for row in measured:
+        if row["data"] == "basic":
+            scores.setdefault(row["who"], []).append(row["pattern_c_index"])
+    rows = [row for row in json.loads(PATH.read_text("utf-8")) if row["adjusted"] and row["task"] == "basic"]
+    own = max((row["curve"][-1] for row in rows), key=lambda point: point["steps"])
+    scores["recipe `paper`"] = own["members"]
+    return [
+        f"{name} {np.mean(each):.3f}"
+        + (f" +- {np.std(each, ddof=1) / len(each) ** 0.5:.3f}" if len(each) > 1 else "")
+        + f" ({len(each)} {'member' if len(each) == 1 else 'members'})"
+        for name, each in sorted(scores.items())
+    ]
 
 
 def format_range(values: list[float]) -> str:
@@ -61,6 +82,8 @@ def main() -> None:
         curves=" and ".join(curves),
         table=format_table([*head, "Table 1", "Table 6"], list_recipe_paper()),
         contrastive=", ".join(f"{summary[task, 'contrastive']:.3f}" for task in PAPER_TASKS),
+        steps=f"{PROGRAM_STEPS:,}",
+        programs=", ".join(list_programs(PROGRAM_STEPS)),
         nmf=", ".join(f"{summary[task, 'nmf']:.3f}" for task in PAPER_TASKS),
         published_nmf=", ".join(f"{PUBLISHED_SCORES['nmf'][task]:.3f}" for task in PAPER_TASKS),
     )
