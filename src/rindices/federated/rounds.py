@@ -318,16 +318,16 @@ def _list_ranges(answer: Answer, request: Request) -> Iterator[tuple[str, FloatA
     """Yield sums with the smallest and the largest value that their people can have."""
     numbers = answer.numbers
     for name, array in answer.arrays.items():
-        what, _, task = name.partition(".")
-        if what == "sum" and request.kind == kinds.AGREEMENT:  # of numbers from 0 to 1
+        array_name, _, task = name.partition(".")
+        if array_name == "sum" and request.kind == kinds.AGREEMENT:  # of numbers from 0 to 1
             yield name, array, 0.0, numbers[0]
-        if what == "distances":
+        if array_name == "distances":
             yield name, array, -sum(numbers), sum(numbers)
-        if what == "cosines":
+        if array_name == "cosines":
             yield from ((name, row, -number, number) for row, number in zip(array, numbers, strict=True))
-        if what == "moments":
+        if array_name == "moments":
             yield name, array, 0.0, numbers[int(task)]
-        if what == "sums":  # s exp(-s^2 / 2) and exp(-s^2 / 2)
+        if array_name == "sums":  # s exp(-s^2 / 2) and exp(-s^2 / 2)
             largest = numbers[int(task)] / _SQUARE_ROOT_OF_E
             yield name, array[..., 0], -largest, largest
             yield name, array[..., array.shape[-1] // 2], 0.0, numbers[int(task)]
