@@ -198,17 +198,18 @@ def run_deployment(deployment: Deployment, sites: dict[str, Cohort]) -> dict[str
     }
 
 
-def compare_models(folder: Path, expected: FederatedResult) -> dict[str, object]:
-    """Return how the model of the deployment differs from that of memory."""
+def compare_models(folder: Path, expected: FederatedResult, people: ri.Cohort) -> dict[str, object]:
+    """Return how the model of the deployment, and the R-indices of people by it, differ from those of memory."""
     model = ri.load(folder / "model.safetensors")
     assert expected.model is not None
-    steps = [np.stack([head.steps for head in each.heads]) for each in (model, expected.model)]
+    indices = [each.apply(people)[each.index_names].to_numpy() for each in (model, expected.model)]
     return {
+        "patterns": model.n_patterns,
         "rounds": json.loads((folder / "federation.json").read_text())["rounds"],
         "rounds in memory": len(expected.rounds),
         "largest difference of patterns": float(np.abs(model.patterns - expected.model.patterns).max()),
-        "largest difference of curves of members": float(np.abs(steps[0] - steps[1]).max()),
-        "equal, bit for bit": bool(np.array_equal(steps[0], steps[1])),
+        "largest difference of R-indices": float(np.abs(indices[0] - indices[1]).max()),
+        "equal, bit for bit": bool(np.array_equal(indices[0], indices[1])),
     }
 
 
@@ -221,7 +222,7 @@ def measure() -> dict[str, object]:
             facts = run_deployment(deployment, sites)
             transport = InMemoryTransport([Site(n, sites[n]) for n in sorted(sites)])
             expected = run_federated_study(transport, FederatedSettings(MODEL))
-            return {**facts, **compare_models(deployment.kits / SERVER / "results", expected)}
+            return {**facts, **compare_models(deployment.kits / SERVER / "results", expected, sites[min(sites)])}
         finally:
             deployment.stop()
 
