@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,7 @@ from rindices.tables.cohort import Cohort
 RESULTS = Path(__file__).parent / "results"
 CLIENTS = ("site-1", "site-2", "site-3")
 SERVER, ADMIN = "localhost", "admin@centre.org"
-STUDY = '[model]\npatterns = [3]\nmembers = 2\nrecipe_changes = { shape = "straight" }\n'
+STUDY = '[data]\nharmonise = "none"\n[model]\npatterns = [3]\nmembers = 2\nrecipe_changes = { shape = "straight" }\n'
 MODEL = ModelConfig(patterns=(3,), members=2, recipe_changes={"shape": "straight"})
 KILL_AFTER_ROUND = 20
 WAIT = 30
@@ -222,7 +222,9 @@ def measure() -> dict[str, object]:
             facts = run_deployment(deployment, sites)
             transport = InMemoryTransport([Site(n, sites[n]) for n in sorted(sites)])
             expected = run_federated_study(transport, FederatedSettings(MODEL))
-            return {**facts, **compare_models(deployment.kits / SERVER / "results", expected, sites[min(sites)])}
+            name, people = min(sites.items())
+            people = replace(people, people=people.people.assign(site=name))
+            return {**facts, **compare_models(deployment.kits / SERVER / "results", expected, people)}
         finally:
             deployment.stop()
 
