@@ -83,8 +83,11 @@ def test_ctrl_c_ends_with_3_and_says_how_to_go_on(folder: Path, undisturbed: Pat
     assert "run the same command again" in message
     assert "Traceback" not in message
     assert not (out / "model.safetensors").exists()
+    half = out / "runs" / ".half.safetensors.0123456789abcdef.part.safetensors"  # as a killed process leaves it
+    half.touch()
     assert run("fit", folder / "study.toml", "--out", out).returncode == 0
     assert outputs(out) == outputs(undisturbed)
+    assert not half.exists()
 
 
 def test_recipe_paper_through_the_store(tmp_path: Path) -> None:

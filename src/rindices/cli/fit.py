@@ -132,7 +132,6 @@ def _fit_partitions(table: Path, study: "StudyConfig", folder: Path, out: Path, 
     from rindices.study.outputs import write_table
     from rindices.study.wrong_cells import check_cells
     from rindices.tables.chunks import OpenedTable
-    from rindices.tables.cohort import ID
     from rindices.tables.io.frames import list_table_files
     from rindices.tables.table import NO_COLUMN
 
@@ -154,12 +153,9 @@ def _fit_partitions(table: Path, study: "StudyConfig", folder: Path, out: Path, 
             print_line(
                 f"{format_count(n_left_out, 'person lacks', 'people lack')} a covariate or many regions; left out"
             )
-        wrong_cells = transport.list_wrong_cells()
-        if len(wrong_cells):
-            people = format_count(wrong_cells[ID].nunique(), "person", "people")
-            what = f"{format_count(len(wrong_cells), 'cell')} of {people} do not fit the other regions of the person"
-            print_line(f"{what}; not used: see wrong_cells.tsv")
+        print_problems(transport.list_problems())
         result = run_federated_study(transport, settings, out, print_line)
+        wrong_cells = transport.list_wrong_cells()
         if len(wrong_cells):
             write_table(out / "wrong_cells.tsv", wrong_cells, opened.validation.cohort_or_raise().unit)
         if result.model is not None:

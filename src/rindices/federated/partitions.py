@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import AnyArray, FloatArray, IntArray
-from rindices.errors import StudyError, format_count
+from rindices.errors import Problem, StudyError, format_count
 from rindices.federated.messages import Answer, Request, receive_answer
 from rindices.federated.site import BATCH, Site
 from rindices.learners.conversation import Result
@@ -31,7 +31,7 @@ from rindices.model.fitted import FittedModel
 from rindices.study.cluster import connect_client, require_packages
 from rindices.study.engines import count_processes
 from rindices.study.wrong_cells import CheckedCohort
-from rindices.tables.chunks import ChunkSize, OpenedTable, TableChunk, split_into_chunks
+from rindices.tables.chunks import ChunkSize, OpenedTable, TableChunk, merge_problems, split_into_chunks
 from rindices.tables.cohort import ID, Cohort
 from rindices.tables.io.frames import list_table_files
 from rindices.tables.validate import TableRequest
@@ -52,15 +52,16 @@ class Part(NamedTuple):
 class PartSite(Site):
     """The people of a part, whose volumes are in a file.
 
-    folder: for the file; wrong_cells: those that are not used, as in ``wrong_cells.tsv``.
+    folder: for the file; wrong_cells: those that are not used, as in ``wrong_cells.tsv``; problems: about them.
     """
 
     def __init__(self, name: str, batches: Iterator[CheckedCohort], folder: Path) -> None:
         self._folder = folder
-        sites, tables = list[Site](), list[pd.DataFrame]()
+        sites, tables, self.problems = list[Site](), list[pd.DataFrame](), list[Problem]()
         with (folder / "volumes").open("wb") as file:
             for batch in batches:
                 tables.append(batch.table)
+                self.problems += batch.problems
                 sites.append(Site(name, batch.cohort_or_raise(), fewest=0))
                 file.write(sites[-1].cohort.volumes.to_numpy(dtype=float).tobytes())
                 people = sites[-1].cohort
@@ -136,6 +137,10 @@ class PartitionTransport:
     def count_left_out(self) -> int:
         """Return the number of people who lack a region or a covariate, and so are left out."""
         return sum(self._run(attrgetter("n_left_out")))
+
+    def list_problems(self) -> list[Problem]:
+        """Return what to say of wrong cells."""
+        return merge_problems([problem for problems in self._run(attrgetter("problems")) for problem in problems])
 
     def list_wrong_cells(self) -> pd.DataFrame:
         """Return the cells that do not fit the other regions of their person, and are not used."""

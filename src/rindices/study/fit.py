@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rindices.atomic import delete_temporary_files
 from rindices.errors import (
     Findings,
     Problem,
@@ -217,6 +218,7 @@ def run_study(
     ):
         store = RunStore(Path(path))
         with lock_folder(store.folder):
+            delete_temporary_files(store.folder)
             if out is not None:
                 clear_outputs(out)
             if out is not None and study_file is not None:
