@@ -46,7 +46,7 @@ def test_a_wrong_cell_of_a_later_scan_leaves_the_first_scan_as_it_is(cohort: Coh
     values = checked.cohort.visits.volumes.to_numpy()[rows, columns]
     np.testing.assert_allclose(values, checked.table["expected"])
     assert {problem.severity for problem in checked.problems} == {Severity.NOTE}
-    assert " of sub-001 ses-2 (" in str(checked.problems[0])
+    assert " of sub-001, session ses-2 (" in str(checked.problems[0])
 
 
 def test_many_wrong_cells_are_missing_and_a_failed_row_is_applied_as_it_is(cohort: Cohort) -> None:

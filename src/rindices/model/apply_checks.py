@@ -193,7 +193,7 @@ def report_wrong_cells(cohort: Cohort, comparison: CellComparison, policy: str) 
         offenders, verb = tuple(dict.fromkeys(cells[ID].astype(str))), "does" if len(cells) == 1 else "do"
         number = f"{format_count(len(cells), 'cell')} of {format_count(len(offenders), 'person', 'people')}"
         what = f"{number} {verb} {word('not fit the other regions of the person')}"
-        scans = cells.filter([ID, SESSION]).astype(str).agg(" ".join, axis=1)
+        scans = cells.filter([ID, SESSION]).astype(str).agg(", session ".join, axis=1)
         columns = (cells[name] for name in ("region", "value", "expected"))
         texts = [
             f"{label_region(region)} of {scan} "
