@@ -81,11 +81,10 @@ def measure_equality() -> dict[str, Any]:
     named = replace(cohort, people=cohort.people.assign(**{SITE: [f"site-{label}" for label in labels]}))
     cohorts, values = [cohort.take(labels == k) for k in range(4)], dict[str, Any]()
     values["people in the sites"] = [len(each) for each in cohorts]
+    options: dict[str, Any] = {"members": MEMBERS, "on_outlier": "keep", "workers": 1}
     for harmonise in (False, True):
         start = time.process_time()
-        pooled = ri.fit(
-            named, members=MEMBERS, harmonise="controls" if harmonise else "none", on_outlier="keep", workers=1
-        )
+        pooled = ri.fit(named, harmonise="controls" if harmonise else "none", **options)
         seconds = time.process_time() - start
         settings = FederatedSettings(ModelConfig(members=MEMBERS), harmonise=harmonise, masked=True)
         sites, start = make_sites(cohorts, masked=True), time.process_time()
@@ -109,7 +108,8 @@ def measure_equality() -> dict[str, Any]:
             with connect_partitions(Path(folder), request, KEEP, workers=2) as transport:
                 result = run_federated_study(transport, replace(settings, masked=False))
                 assert result.model is not None
-                values["eight partitions"] = compare(pooled, result.model, transport.tabulate_people(result.model))
+                own, whole = transport.tabulate_people(result.model), ri.fit(cohort, **options)
+                values["eight partitions"] = compare(whole, result.model, own)
     return values
 
 

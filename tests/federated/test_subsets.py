@@ -131,6 +131,17 @@ def test_folds_are_those_of_people_in_memory() -> None:
         assert find(IDS, IS_PATIENT, name_set(PeopleSet(k, "unseen"))) == expected
 
 
+def test_under_masks_a_small_group_of_a_site_is_dealt_as_in_memory() -> None:
+    """Of 37 controls, ranges of the hash would have between 3 and 12; in memory they are dealt evenly."""
+    is_patient = np.arange(100) >= 37
+    folds = deal_folds(hash_people(VALUES[:100], 1, 0), is_patient.tolist())
+    subsets = make_subsets(IDS[:100], is_patient, SubsetPlan(seed=1, members=5, sizes=(400, 600)))
+    for k in range(5):
+        mask = subsets.find(name_set(PeopleSet(k, "unseen")), "controls")
+        assert 7 <= mask.sum() <= 8
+        np.testing.assert_array_equal(mask, (folds == k) & ~is_patient)
+
+
 def test_controls_are_split_if_their_categories_can_be() -> None:
     """Of 400 people, a category of 30 would have about 6 in a fold: there are two folds."""
     is_rare = np.arange(400)[:, None] < 30

@@ -3,7 +3,8 @@
 As in memory, members come in sets of `N_FOLDS`: each set has folds of its own, and member k of a set sees all folds but
 one. Halves are three of the folds and the two others. So every set of people is a union of folds. A person's fold
 depends on the person's values, the seed of the study and the set of members alone: each site knows the folds of its own
-people, and neither ids, nor the order of rows, nor the division into sites matter.
+people, and neither ids, nor the order of rows, nor the division into sites matter. Under masks, a group of a site that
+has few people is dealt evenly, as it is in memory.
 
 A small group of a site is split into two folds, or not at all, because folds, or differences of sets, would have too
 few people; so are controls of whom a fold would have too few people of a category. Blocks have nobody in common; a
@@ -27,7 +28,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.federated.messages import ExchangeError
 from rindices.learners.conversation import HALVES, PeopleSet
-from rindices.learners.prepared_people import N_FOLDS, HashArray, find_ranges
+from rindices.learners.prepared_people import N_FOLDS, HashArray, deal_folds, find_ranges
 
 GROUPS = ("controls", "patients")
 EVERYONE = "everyone"
@@ -189,7 +190,9 @@ class Subsets:
             folds = np.full(len(mask), -1)
             if len(rows) and not 0 < mask.sum() - len(rows) < self._own:
                 hashes = self._hashes[str(partition)][rows]
-                ranges, first = find_ranges(hashes, share), 0 if self._plan.sizes else int(hashes.min() % N_FOLDS)
+                is_whole = self._plan.sizes and share == 1.0  # as in memory, where a site has enough people for folds
+                ranges = deal_folds(hashes, [group] * len(rows)) if is_whole else find_ranges(hashes, share)
+                first = 0 if self._plan.sizes else int(hashes.min() % N_FOLDS)
                 for number, parts in ((N_FOLDS, ranges), (2, (ranges > 1).astype(np.intp)), (1, 0 * ranges)):
                     folds[rows] = parts if number == N_FOLDS else (first + 2 * parts) % N_FOLDS
                     if self._has_parts(group, parts, number) and self._can_split(group, rows, parts):
