@@ -37,22 +37,30 @@ def list_recipe_paper() -> list[list[str]]:
     return lines
 
 
-def list_programs(steps: int) -> list[str]:
-    """Return the mean member of the authors' programs and of recipe paper on the adjusted people of basic."""
-    measured = [row for row in read("results/upstream_sample.json") if row["steps"] == steps and row["adjusted"]]
-    scores: dict[str, list[float]] = {}
-    for row in measured:
-        if row["data"] == "basic":
-            scores.setdefault(row["who"], []).append(row["pattern_c_index"])
-    rows = [row for row in json.loads(PATH.read_text("utf-8")) if row["adjusted"] and row["task"] == "basic"]
-    own = max((row["curve"][-1] for row in rows), key=lambda point: point["steps"])
-    scores["recipe `paper`"] = own["members"]
+def list_programs(steps: int) -> list[list[str]]:
+    """Return rows of the mean member of the authors' programs and of recipe paper on adjusted people, by task."""
+    scores: dict[tuple[str, str], list[float]] = {}
+    for row in read("results/upstream_sample.json"):
+        if row["steps"] == steps and row["adjusted"] and row["data"] in PAPER_TASKS:
+            scores.setdefault((row["data"], row["who"]), []).append(row["pattern_c_index"])
+    rows = [row for row in json.loads(PATH.read_text("utf-8")) if row["adjusted"]]
+    for row in sorted(rows, key=lambda row: row["curve"][-1]["steps"]):  # the longest is the last
+        scores[row["task"], "recipe `paper`"] = row["curve"][-1]["members"]
     return [
-        f"{name} {np.mean(each):.3f}"
-        + (f" +- {np.std(each, ddof=1) / len(each) ** 0.5:.3f}" if len(each) > 1 else "")
-        + f" ({len(each)} {'member' if len(each) == 1 else 'members'})"
-        for name, each in sorted(scores.items())
+        [*key, f"{len(each)}", f"{np.mean(each):.3f}{format_error(each)}"]
+        for key, each in sorted(scores.items(), key=lambda item: PAPER_TASKS.index(item[0][0]))
     ]
+
+
+def format_error(values: list[float]) -> str:
+    """Return the standard error of the mean, or nothing for a single value."""
+    return f" +- {np.std(values, ddof=1) / len(values) ** 0.5:.3f}" if len(values) > 1 else ""
+
+
+def list_causes() -> dict[str, str]:
+    """Return the mean member with each difference of the program of 2022 on the adjusted people of basic."""
+    rows = [row for row in read("paper/results/causes.json") if row["adjusted"] and row["task"] == "basic"]
+    return {row["cause"]: f"{row['curve'][-1]['mean']:.3f} +- {row['curve'][-1]['error']:.3f}" for row in rows}
 
 
 def format_range(values: list[float]) -> str:
@@ -76,6 +84,7 @@ def main() -> None:
     for row in tried:
         means = ", ".join(f"{point['mean']:.3f}" for point in row["curve"][1:])
         curves.append(f"{means} (lambda {row['orthogonality']})")
+    causes = list_causes()
     page = TEXT.format(
         accuracies=format_range([point["mean"] for point in quarters]),
         agreements=format_range([point["agreement"] for point in quarters]),
@@ -83,7 +92,10 @@ def main() -> None:
         table=format_table([*head, "Table 1", "Table 6"], list_recipe_paper()),
         contrastive=", ".join(f"{summary[task, 'contrastive']:.3f}" for task in PAPER_TASKS),
         steps=f"{PROGRAM_STEPS:,}",
-        programs=", ".join(list_programs(PROGRAM_STEPS)),
+        programs=format_table(["task", "program", "members", "mean member"], list_programs(PROGRAM_STEPS)),
+        program=causes.pop("the program of 2022"),
+        text=causes.pop("the paper's text"),
+        causes=", ".join(f"{name} {figure}" for name, figure in causes.items()),
         nmf=", ".join(f"{summary[task, 'nmf']:.3f}" for task in PAPER_TASKS),
         published_nmf=", ".join(f"{PUBLISHED_SCORES['nmf'][task]:.3f}" for task in PAPER_TASKS),
     )
