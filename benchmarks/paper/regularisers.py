@@ -1,9 +1,9 @@
-"""Section B.3: regularisers removed one by one and together, on the tasks basic and mild.
+"""Section B.3: regularisers removed one by one and together, on the task basic.
 
 Usage: ``python -m benchmarks.paper.regularisers``. The recipe paper with few steps (`common.SHORT`).
 """
 
-from benchmarks.paper.common import NOTE, RESULTS, mean_of, run_all, write_table
+from benchmarks.paper.common import FIGURES, NOTE, RESULTS, run_all, write_table
 
 REMOVED = {
     "nothing": (),
@@ -14,26 +14,19 @@ REMOVED = {
     "monotonicity and near-zero": ("monotonicity", "near_zero"),
     "all four": ("decomposition", "orthogonality", "monotonicity", "near_zero"),
 }
-TASKS = ("basic", "mild")
+TASKS = ("basic",)
 
 
 def main() -> None:
     """Train and write."""
     work = [(label, task, dict.fromkeys(names, 0.0)) for task in TASKS for label, names in REMOVED.items()]
     rows = run_all(work, RESULTS / "regularisers.json")
-    lines = [
-        [
-            label,
-            *(
-                f"{mean_of(rows, 'consensus', task=task, label=label):.3f} / "
-                f"{mean_of(rows, 'agreement', task=task, label=label):.3f}"
-                for task in TASKS
-            ),
-        ]
-        for label in REMOVED
-    ]
-    note = f"Pattern-c-index of the consensus / agreement among members. {NOTE}"
-    write_table(RESULTS / "regularisers.md", ["removed", *TASKS], lines, note)
+    found = {(row["label"], row["task"]): row for row in rows}
+    lines = []
+    for label in REMOVED:
+        own = [found[label, task] for task in TASKS]
+        lines.append([label, *(f"{row['mean']:.3f} +- {row['error']:.3f} / {row['agreement']:.3f}" for row in own)])
+    write_table(RESULTS / "regularisers.md", ["removed", *TASKS], lines, f"{FIGURES} {NOTE}")
 
 
 if __name__ == "__main__":
