@@ -34,7 +34,9 @@ def test_false_discovery_rate_equals_statsmodels() -> None:
 def test_people_are_selected_by_group() -> None:
     indices = make_clinical_tables()[0].assign(group=["control", "patient"] * (N_PEOPLE // 2))
     assert set(select_people(indices, "controls")["group"]) == {"control"}
-    assert len(select_people(indices.drop(columns="group"), "patients")) == N_PEOPLE
+    assert len(select_people(indices.drop(columns="group"), "all")) == N_PEOPLE
+    with pytest.raises(AnalysisError, match="patients are unknown: choose all people"):
+        select_people(indices.drop(columns="group"), "patients")
     with pytest.raises(AnalysisError, match="has no patients: choose all people"):
         select_people(indices[indices["group"] == "control"], "patients")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from typer.testing import CliRunner
 
 from rindices.analysis.change import change_per_year
@@ -32,6 +33,42 @@ def test_the_time_is_joined_by_person_and_session(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "change_groups.tsv").exists()
     assert (tmp_path / "out" / "change.png").stat().st_size > 10_000
     assert value["indices"]["r1"]["above_zero"] == int((expected["r1_per_year_low"] > 0).sum())
+
+
+@pytest.mark.parametrize("session", ["ses-0", "ses-2"])
+def test_a_group_that_one_visit_has_is_that_of_the_person(tmp_path: Path, session: str) -> None:
+    visits = make_group_visits()
+    first = visits.assign(group=visits["group"].where(visits["session_id"] == session))
+    results = []
+    for name, table in (("all", visits), ("one", first)):
+        table.to_csv(tmp_path / f"{name}.tsv", sep="\t", index=False)
+        arguments = ["change", str(tmp_path / f"{name}.tsv"), "--group", "group", "--out", str(tmp_path / name)]
+        done = CliRunner().invoke(app, [*arguments, "--json"])
+        assert done.exit_code == 0, done.output
+        results.append(json.loads(done.stdout))
+    assert results[0] | {"out": ""} == results[1] | {"out": ""}
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        (["20200101", "20210101", "20220101"], ""),
+        (["0", "365", "730"], "730 years apart: give the time in years"),
+        (["01.01.2020", "01.01.2021", "01.01.2022"], "neither years nor dates"),
+        (["", "", ""], "no visit has a time"),
+    ],
+)
+def test_times_are_years_or_dates(tmp_path: Path, times: list[str], message: str) -> None:
+    frame, _ = make_visits(40, 3)
+    order = frame.groupby("participant_id")["age"].rank().astype(int) - 1
+    frame.assign(when=order.map(dict(enumerate(times)))).to_csv(tmp_path / "r.tsv", sep="\t", index=False)
+    arguments = ["change", str(tmp_path / "r.tsv"), "--time", "when", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, arguments)
+    if message:
+        assert message in str(done.exception)
+    else:
+        years = pd.read_csv(tmp_path / "out" / "change.tsv", sep="\t")["years"]
+        np.testing.assert_allclose(years, 731 / 365.25)
 
 
 def test_a_code_for_missing_is_no_age(tmp_path: Path) -> None:

@@ -228,6 +228,21 @@ def test_a_file_without_a_last_line_end_is_read_with_a_note(tmp_path: Path) -> N
     )
 
 
+def test_regions_of_text_are_named_where_groups_are_known(tmp_path: Path) -> None:
+    volumes = muse_volumes()
+    texts = volumes.astype(dict.fromkeys(volumes.columns[1:], object))
+    texts.iloc[:, 1:] = [[f"{value:g},5" for value in row] for row in volumes.iloc[:, 1:].to_numpy()]
+    arguments = write_people(tmp_path, texts, participants_of(volumes))
+    assert_refused(["check", *arguments], "text where a number should be", "decimal point")
+
+
+def test_sexes_that_are_coded_in_two_ways_are_a_warning(tmp_path: Path) -> None:
+    people = participants_of(muse_volumes())
+    people["sex"] = ["MFMF12"[k % 6] for k in range(len(people))]
+    done = CliRunner().invoke(app, ["check", *write_people(tmp_path, muse_volumes(), people)])
+    assert "covariate sex has 4 common categories: 1, 2, F, M. Code it in one way." in done.output
+
+
 def test_a_broken_parquet_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     path.write_bytes(b"not parquet")

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import Result
@@ -53,6 +54,27 @@ def test_shuffled_rows_give_the_same_figures(folder: Path) -> None:
         classify(folder, folder / "r.tsv", "--covariates", "age,sex")
         figures.append((folder / "out/classification.tsv").read_text())
     assert figures[0] == figures[1]
+
+
+def test_visits_of_a_person_are_not_in_training_and_test(folder: Path) -> None:
+    """Nearly equal scans of one person would tell the label of each other: regions had an AUC of 0.99 by chance."""
+    rng = np.random.default_rng(0)
+    ids, labels = [f"s{k}" for k in range(60)], rng.permutation(["control", "patient"] * 30)
+    values = rng.normal(1000.0, 100.0, (60, 12))
+    tables = []
+    for session in ("1", "2", "3"):
+        table = pd.DataFrame(values + rng.normal(0.0, 1.0, values.shape)).add_prefix("region")
+        tables.append(table.assign(participant_id=ids, session_id=session, group=labels, r1=rng.random(60)))
+    visits = pd.concat(tables)
+    visits.drop(columns="r1").to_csv(folder / "visits.csv", index=False)
+    visits[["participant_id", "session_id", "group", "r1"]].to_csv(folder / "r.tsv", sep="\t", index=False)
+    arguments = ["classify", str(folder / "r.tsv"), str(folder / "visits.csv"), "--group", "group", "--workers", "1"]
+    done = CliRunner().invoke(app, [*arguments, "--repeats", "3", "--out", str(folder / "out"), "--json"])
+    assert done.exit_code == 0, done.output
+    rows = {row["features"]: row for row in json.loads(done.stdout)["results"]}
+    assert (rows["regions"]["n_controls"], rows["regions"]["n_patients"]) == (30, 30)
+    assert rows["regions"]["auc"] < 0.75
+    assert all(-1.0 <= row["low"] <= row["high"] <= 1.0 for row in rows.values())
 
 
 def test_the_output_says_what_was_compared(folder: Path) -> None:

@@ -69,7 +69,7 @@ def test_tables_are_joined_by_id_and_results_equal_the_function(tmp_path: Path) 
     assert done.exit_code == 0, done.output
     value = json.loads(done.stdout)
     assert "'<80' for sub-" in done.stderr
-    assert (value["people"], value["covariates"]) == ("patients", ["age"])
+    assert (value["people"], value["covariates"]) == ("all", ["age"])  # no groups are known
     written = pd.read_csv(tmp_path / "out/associations.tsv", sep="\t", na_values="n/a", keep_default_na=False)
     expected = associate_indices(*make_clinical_tables(), covariates=["age"])
     for index in ("r1", "r2"):
@@ -80,6 +80,40 @@ def test_tables_are_joined_by_id_and_results_equal_the_function(tmp_path: Path) 
     dictionary = json.loads((tmp_path / "out/associations.json").read_text())
     assert set(written.columns) <= set(dictionary)
     assert len(value["results"]) == len(written)
+
+
+def test_visits_of_a_person_count_once(tmp_path: Path) -> None:
+    indices, clinical = make_clinical_tables()
+    visits = [indices.assign(session_id=session, group="patient") for session in ("post", "pre")]
+    visits[0]["r1"] = 1.0 - visits[0]["r1"]
+    pd.concat(visits).to_csv(tmp_path / "visits.tsv", sep="\t", index=False)
+    clinical[5:].to_csv(tmp_path / "clinical.csv", index=False)
+    arguments = ["associate", str(tmp_path / "visits.tsv"), str(tmp_path / "clinical.csv"), "--variables", "memory"]
+    done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out"), "--json"])
+    assert done.exit_code == 0, done.output
+    assert f"the first of several sessions is used for {N_PEOPLE} people" in done.stderr
+    assert "5 people with R-indices have no row" in done.stderr
+    expected = get_row(associate_indices(indices, clinical[5:], variables=["memory"]), "r1", "memory")
+    row = json.loads(done.stdout)["results"][0]
+    assert (row["n"], row["correlation"]) == (expected["n"], pytest.approx(expected["correlation"]))
+    done = CliRunner().invoke(app, [*arguments, "--people", "controls", "--out", str(tmp_path / "out")])
+    assert "has no controls: choose all people" in str(done.exception)
+
+
+def test_named_groups_replace_those_of_the_indices(tmp_path: Path) -> None:
+    simulated = ri.simulate_cohort("small", 0)
+    write_cohort(simulated, tmp_path)
+    people = pd.read_csv(tmp_path / "participants.tsv", sep="\t")
+    people["dx"] = np.where(people.index % 3 == 0, "B", "A")
+    people.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
+    people[["participant_id", "group"]].assign(r1=0.5).to_csv(tmp_path / "r.tsv", sep="\t", index=False)
+    arguments = ["compare", str(tmp_path / "r.tsv"), str(tmp_path / "volumes.csv"), "--participants"]
+    arguments += [str(tmp_path / "participants.tsv"), "--out", str(tmp_path / "out"), "--json"]
+    for options, controls in (([], "control"), (["--group", "dx", "--controls", "B", "--patients", "A"], "B")):
+        done = CliRunner().invoke(app, [*arguments, *options])
+        assert done.exit_code == 0, done.output
+        number = int((people["group" if controls == "control" else "dx"] == controls).sum())
+        assert {row["n_controls"] for row in json.loads(done.stdout)["results"]} == {number}
 
 
 def test_codes_for_missing_never_enter_a_correlation(tmp_path: Path) -> None:

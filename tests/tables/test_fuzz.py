@@ -111,4 +111,5 @@ def test_random_tables_that_are_almost_right(
 def test_some_of_the_random_tables_are_accepted() -> None:
     """Otherwise the test before would show little."""
     if sum(ACCEPTED.values()):  # run together with it, in one process
-        assert 0.1 < ACCEPTED[True] / sum(ACCEPTED.values()) < 0.9
+        assert ACCEPTED[True]
+        assert ACCEPTED[False]

@@ -38,7 +38,7 @@ def associate_indices(
     *,
     variables: Sequence[str] | None = None,
     covariates: Sequence[str] = (),
-    people: str = "patients",
+    people: str | None = None,
     missing_codes: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Correlate each R-index with each clinical variable.
@@ -46,15 +46,15 @@ def associate_indices(
     Parameters
     ----------
     indices : DataFrame
-        ``participant_id``, ``r1`` to ``rM``, and ``group`` to tell patients from controls.
+        ``participant_id``, ``r1`` to ``rM``, and ``group`` to tell patients from controls; one row per person.
     clinical : DataFrame
         ``participant_id`` and the variables; joined by participant (and session), never by row order.
     variables : sequence of str, optional
         By default every column that is not an id, the group or a covariate.
     covariates : sequence of str
         Columns of ``clinical`` whose linear effect is removed from both sides, for partial correlations.
-    people : {'patients', 'controls', 'all'}
-        Whom to include. The paper includes patients.
+    people : {'patients', 'controls', 'all'}, optional
+        Whom to include. By default patients, as in the paper, or everyone if there is no ``group``.
     missing_codes : sequence of str
         Values that stand for missing, such as -9999. ``none`` if there are none; left out, columns that seem to hold
         such codes are refused.
@@ -71,7 +71,7 @@ def associate_indices(
         If a column is unknown, or a variable or covariate seems to hold codes for missing.
     """
     names = tidy.find_index_columns(indices)
-    selected = tidy.select_people(indices, people)
+    selected = tidy.select_people(indices, people or ("patients" if GROUP in indices else "all"))
     joined = tidy.join_by_id(selected, clinical)
     adjusted = tidy.check_columns(clinical, covariates, "covariates")
     excluded = {ID, SESSION, GROUP, *names, *adjusted}

@@ -19,12 +19,13 @@ import rindices.analysis.slopes as slopes
 import rindices.analysis.tidy as tidy
 from rindices._typing import AnyArray, BoolArray, FloatArray
 from rindices.errors import AnalysisError, Findings, InputError, ProblemCode, format_count, join_names
-from rindices.tables.cohort import GROUP, ID, SESSION
+from rindices.tables.cohort import GROUP, ID, MAX_YEARS_BETWEEN_VISITS, SESSION
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
 NOMINAL_COVERAGE = 0.9
 _MIN_GROUP_SIZE = 3
 _EVERYONE = "all"
+_COMPACT_DATES = 19000101, 21001231  # dates as DICOM has them
 
 
 @dataclass(frozen=True)
@@ -171,10 +172,12 @@ def _tabulate_slopes(
 
 
 def _convert_to_years(values: pd.Series) -> FloatArray:
-    """Return the time of each visit in years, (V,)."""
-    if pd.api.types.is_numeric_dtype(values):
+    """Return the time of each visit in years, (V,); dates may also be numbers such as 20210331."""
+    is_compact = pd.api.types.is_numeric_dtype(values) and values.dropna().between(*_COMPACT_DATES).all()
+    if pd.api.types.is_numeric_dtype(values) and not is_compact:
         return np.asarray(values, dtype=float)
-    dates = pd.to_datetime(values, errors="coerce", format="ISO8601")
+    written = values.astype("Int64").astype("string") if is_compact else values
+    dates = pd.to_datetime(written, errors="coerce", format="%Y%m%d" if is_compact else "ISO8601")
     wrong = values[dates.isna() & values.notna()]
     if len(wrong):
         raise InputError(f"{values.name} holds neither years nor dates (2021-03-31): {join_names(wrong, 3)}.")
@@ -191,7 +194,13 @@ def _select_usable_visits(
         lacking = visits[ID][~rows]
         what = f"{format_count(len(lacking), 'visit lacks', 'visits lack')} a time or an R-index"
         findings.warn(ProblemCode.INCOMPLETE_VISITS, what, offenders=lacking, ending="; left out")
-    visits, years = visits[rows].assign(**{ID: visits[ID].astype(str)}), years[rows]
+    visits, years = visits.assign(**{ID: visits[ID].astype(str)})[rows], years[rows]
+    if not len(visits):
+        raise InputError("no visit has a time and all R-indices: look at the column of the time.")
+    spans = pd.Series(years).groupby(visits[ID].to_numpy()).agg(np.ptp)
+    if spans.max() > MAX_YEARS_BETWEEN_VISITS:
+        what = f"visits of {spans.idxmax()} are {spans.max():,.0f} years apart"
+        raise InputError(f"{what}: give the time in years, not in days or months, or as dates (2021-03-31).")
     duplicated = visits.duplicated([ID, SESSION] if SESSION in visits else [ID, *names])
     if duplicated.any():
         raise InputError(f"visits appear more than once: {join_names(visits[ID][duplicated])}. Keep one row per visit.")

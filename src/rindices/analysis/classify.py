@@ -123,10 +123,11 @@ def summarise_auc(results: pd.DataFrame, indices: pd.DataFrame, test_size: float
     patients = len(indices) - controls
     smaller = min(controls, patients)
     note = f"few people: {smaller} in the smaller group" if smaller < tidy.SMALL_GROUP_SIZE else ""
-    rows = [
-        (name, width, len(auc), controls, patients, *tidy.compute_corrected_interval(auc.to_numpy(), test_size), note)
-        for name, (width, auc) in columns.items()
-    ]
+    rows = []
+    for name, (width, auc) in columns.items():
+        mean, sd, *ends = tidy.compute_corrected_interval(auc.to_numpy(), test_size)
+        limits = np.clip(ends, 0.0 if name in wide else -1.0, 1.0)
+        rows.append((name, width, len(auc), controls, patients, mean, sd, *limits, note))
     return pd.DataFrame(rows, columns=list(SUMMARY_COLUMN_DESCRIPTIONS)).astype({"n_features": "Int64"})
 
 

@@ -35,11 +35,13 @@ def find_index_columns(indices: pd.DataFrame) -> list[str]:
 
 
 def select_people(indices: pd.DataFrame, people: str) -> pd.DataFrame:
-    """Return the rows of ``patients``, ``controls`` or ``all``; all rows if the table has no groups."""
+    """Return the rows of ``patients``, ``controls`` or ``all``."""
     if people not in GROUP_CHOICES:
         raise AnalysisError(f"there is no choice of people '{people}': {did_you_mean(people, list(GROUP_CHOICES))}")
-    if GROUP not in indices or GROUP_CHOICES[people] is None:
+    if GROUP_CHOICES[people] is None:
         return indices
+    if GROUP not in indices:
+        raise AnalysisError(f"the R-indices have no column {GROUP}, so {people} are unknown: choose all people.")
     selected = indices[indices[GROUP] == GROUP_CHOICES[people]]
     if selected.empty:
         raise AnalysisError(f"the table of R-indices has no {people}: choose all people.")
@@ -51,13 +53,13 @@ def join_by_id(indices: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
 
     indices: ``participant_id`` and, optionally, ``session_id``; other: joined by participant, and by session if both
     tables have sessions. Returns missing values for people who are not in ``other``. Raises AnalysisError: if a person
-    appears twice in either table, or if the tables have nobody in common.
+    appears twice in either table, or if the tables have nobody in common. Visits of one person are not independent.
     """
     keys = [name for name in (ID, SESSION) if name in indices and name in other]
     if ID not in keys:
         raise AnalysisError(f"both tables need the column {ID}.")
-    for table, label in ((indices, "the R-indices"), (other, "the other table")):
-        duplicates = table.loc[table.duplicated(keys), ID]
+    for table, own, label in ((indices, [ID], "the R-indices"), (other, keys, "the other table")):
+        duplicates = table.loc[table.duplicated(own), ID]
         if len(duplicates):
             names = join_names(duplicates)
             raise AnalysisError(f"people appear more than once in {label}: {names}. Keep one row per person.")

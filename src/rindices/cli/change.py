@@ -75,18 +75,27 @@ def change(
 
 
 def _assign_groups(visits: "pd.DataFrame", group: str | None, data: DataOptions, findings: Findings) -> "pd.DataFrame":
-    """Return the visits of controls and patients with the column ``group``; all visits without it if none is named."""
+    """Return the visits of controls and patients with the column ``group``; all visits without it if none is named.
+
+    The group of a person is that of the first visit that has one.
+    """
     from rindices.analysis.tidy import check_columns
-    from rindices.tables.cohort import GROUP
+    from rindices.tables.cohort import GROUP, ID, SESSION, find_first_scans
     from rindices.tables.validation.groups import assign_groups
 
     if group is None:
         return visits.drop(columns=[GROUP], errors="ignore")
     check_columns(visits, [group], "groups")
-    labels = assign_groups(visits[group], data.get("controls", ()), data.get("patients", ()), findings.at(group))
+    labelled = visits[visits[group].notna()]
+    first = labelled.iloc[find_first_scans(labelled)] if SESSION in visits else labelled.drop_duplicates(ID)
+    labels = assign_groups(first[group], data.get("controls", ()), data.get("patients", ()), findings.at(group))
     findings.raise_errors()
     assert labels is not None  # without an error
-    return visits.assign(**{GROUP: labels})[[label is not None for label in labels]].reset_index(drop=True)
+    own = visits[ID].map(dict(zip(first[ID], labels, strict=True)))
+    if n_unknown := visits.loc[~visits[ID].isin(first[ID]), ID].nunique():
+        what = f"{format_count(n_unknown, 'person has', 'people have')} no group; left out"
+        findings.at(group).note(ProblemCode.OTHER_LABELS, what)
+    return visits.assign(**{GROUP: own})[own.notna()].reset_index(drop=True)
 
 
 def _read_visits(indices: Path, data: DataOptions, columns: list[str]) -> "pd.DataFrame":
@@ -98,7 +107,7 @@ def _read_visits(indices: Path, data: DataOptions, columns: list[str]) -> "pd.Da
         frame = read_indices(indices, findings)
         raise_errors(findings)
         return frame
-    frame, people = read_variables(indices, Path(data["participants"]), data)
+    frame, people = read_variables(indices, Path(data["participants"]), data, all_visits=True)
     found = {name.lower(): name for name in people}
     return frame.assign(**{name: people[found[name.lower()]] for name in columns if name.lower() in found})
 
@@ -131,7 +140,7 @@ def predict(
     from rindices.analysis.tidy import as_records, write_table
 
     adjusted, codes = split_option(covariates), tuple(data.get("missing_codes", ()))
-    table, values = _keep_first_visits(*read_variables(indices, outcomes, data))
+    table, values = read_variables(indices, outcomes, data)
     measured = None if regions is None else _read_regions(regions, table)
     result = predict_outcome(
         table,
@@ -159,19 +168,6 @@ def predict(
         significant = int((single["q"] < 0.05).sum())
         typer.echo(f"{significant} of {len(single)} R-indices predict {event} with a false discovery rate below 0.05")
         typer.echo(f"written to {out}", err=True)
-
-
-def _keep_first_visits(indices: "pd.DataFrame", values: "pd.DataFrame") -> "tuple[pd.DataFrame, pd.DataFrame]":
-    """Return the rows of each person's first session, with a note if there are others."""
-    from rindices.tables.cohort import ID, SESSION, find_first_scans
-
-    if SESSION not in indices or not indices[ID].duplicated().any():
-        return indices, values
-    rows, findings = find_first_scans(indices), Findings()
-    people = format_count(len(rows), "person", "people")
-    findings.note(ProblemCode.REPEATED_SCANS, f"the first of several sessions is used for {people}")
-    print_problems(findings)
-    return indices.iloc[rows].reset_index(drop=True), values.iloc[rows].reset_index(drop=True)
 
 
 def _read_regions(path: Path, indices: "pd.DataFrame") -> "pd.DataFrame":

@@ -135,7 +135,8 @@ def publish(
     if out.suffix != ".safetensors" or out.resolve() == path.resolve() or not out.absolute().parent.is_dir():
         raise typer.BadParameter("give a new .safetensors file in an existing folder", param_hint="--out")
     if not path.exists() or not study_file.exists():
-        raise typer.BadParameter(f"{results} has no model.safetensors and study.toml: give a folder of rindices fit")
+        what = f"{results} does not have both model.safetensors and study.toml"
+        raise typer.BadParameter(f"{what}: give a folder of rindices fit; models of hospitals cannot be published")
     model, (config, folder) = load(path), load_study([study_file], {}, {}, {})
     cohort, _, config = read_study_table(config, folder)
     if cohort.fingerprint() != model.card.fingerprint:
@@ -180,9 +181,8 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
 
     card, facts, say = model.card, StudyFacts.of_model(model), load_statements(model.card.unit)
     unit, harmoniser = "" if card.unit == FEATURE_UNIT else f" in {card.unit}", model.preprocessing.harmoniser
-    sites = (
-        "" if harmoniser is None else f"{join_names(harmoniser.sites)}, their effects estimated from {harmoniser.mode}"
-    )
+    names = "" if harmoniser is None else join_names(harmoniser.sites) or "known at the hospitals of the study alone"
+    sites = "" if harmoniser is None else f"{names}, their effects estimated from {harmoniser.mode}"
     concordance, test = None if card.agreement is None else card.agreement.concordance, card.number_of_patterns
     is_between_members = concordance is not None and card.agreement_between != "disjoint halves"
     return [

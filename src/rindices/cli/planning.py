@@ -50,7 +50,9 @@ def power(
     from rindices.cli.progress import Progress
     from rindices.experiments import power as experiment
 
-    healthy = _read_healthy_cohort(controls, label, {name: data[name] for name in data if name != "covariates"})
+    covariates = tuple(name for name in data["covariates"] if name != "none") if "covariates" in data else None
+    read = {name: data[name] for name in data if name != "covariates" or covariates}  # by default all that are known
+    healthy = _read_healthy_cohort(controls, label, read)
     losses = console.parse_numbers(rates, "--rates", "{words} is not a share: write 0.2")
     effects = console.parse_numbers(effect_d, "--effect-d", "{words} is not an effect: write 0.5")
     counts = console.parse_numbers(patterns, "--patterns", "{words} is not a number of patterns: write 1,2,3")
@@ -61,7 +63,6 @@ def power(
         n_controls = healthy.n_controls or len(healthy)
         sizes = sizes or tuple((n_controls, n_patients) for n_patients in experiment.N_PATIENTS)
         numbers = numbers or (1, 2, 3)
-    covariates = tuple(name for name in data["covariates"] if name != "none") if "covariates" in data else None
     effects = effects or (() if losses else experiment.EFFECTS_D)
     number = cohorts or experiment.N_COHORTS
     config = experiment.PowerConfig(sizes, losses, numbers, number, covariates, healthy, effects)

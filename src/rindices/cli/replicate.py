@@ -116,6 +116,8 @@ def _read_source(path: Path) -> _Source:
     if not path.is_dir():
         name = path.absolute().parent.name if path.stem == "model" else path.stem
         return _Source(name, model.regions, model.patterns[-1], model)
+    if not (path / "r_indices.tsv").is_file():  # of hospitals, whose people are not here
+        return _Source(path.absolute().name, model.regions, model.patterns[-1], model)
     indices = read_index_file(path)
     return _Source(path.absolute().name, model.regions, model.patterns[-1], model, _read_people(path), indices)
 

@@ -32,9 +32,11 @@ def raise_errors(findings: Findings) -> None:
 def read_indices_and_regions(indices: Path, request: "TableRequest") -> "tuple[pd.DataFrame, Cohort]":
     """Read R-indices with groups and the regions of the same people, and print warnings.
 
-    request: regions of all measures are read, and people who lack a value are left out.
+    request: regions of all measures are read, and people who lack a value are left out. Groups that it names replace
+    those of the R-indices. Of people with several visits, the first is used.
     """
     from rindices.analysis.tidy import add_groups
+    from rindices.tables.cohort import GROUP, SESSION, keep_first_scans
     from rindices.tables.readers import read_indices
     from rindices.tables.validate import validate_table
     from rindices.tables.validation.values import ALL_MEASURES
@@ -43,25 +45,50 @@ def read_indices_and_regions(indices: Path, request: "TableRequest") -> "tuple[p
     table = read_indices(indices, findings)
     result = validate_table(replace(request, measure=request.measure or ALL_MEASURES, on_missing="drop"))
     cohort = result.cohort_or_raise()
+    if SESSION not in table:
+        cohort = keep_first_scans(cohort)[0]
+    if GROUP in table and (request.roles.group or request.controls or request.patients):
+        table = table.drop(columns=GROUP)
     people = add_groups(table, cohort)
     if len(people) < len(table):
         absent = format_count(len(table) - len(people), "person is", "people are")
         what = f"{absent} not in the tables, or lack a value there; left out"
         findings.at(indices.name).warn(ProblemCode.UNMATCHED_IDS, what)
-    findings.problems += [problem for problem in result.problems if problem.severity is Severity.WARNING]
+    warnings = [problem for problem in result.problems if problem.severity is Severity.WARNING]
+    findings.problems += [problem for problem in warnings if problem.code is not ProblemCode.REPEATED_SCANS]
+    (people,) = keep_first_visits(people, findings=findings)
     raise_errors(findings)
     return people, cohort
 
 
-def read_variables(indices: Path, other: Path, data: DataOptions) -> "tuple[pd.DataFrame, pd.DataFrame]":
-    """Read R-indices and another table of the same people, joined by id, and print warnings."""
+def keep_first_visits(*tables: "pd.DataFrame", findings: Findings) -> "list[pd.DataFrame]":
+    """Return the rows of the first session of each person, with a note if there are others.
+
+    tables: R-indices, and others with the same rows. Visits of one person are not independent.
+    """
+    from rindices.tables.cohort import ID, SESSION, find_first_scans
+
+    if SESSION not in tables[0] or not tables[0][ID].duplicated().any():
+        return list(tables)
+    rows = find_first_scans(tables[0])
+    what = f"the first of several sessions is used for {format_count(len(rows), 'person', 'people')}"
+    findings.note(ProblemCode.REPEATED_SCANS, what)
+    return [table.iloc[rows].reset_index(drop=True) for table in tables]
+
+
+def read_variables(indices: Path, other: Path, data: DataOptions, all_visits: bool = False) -> "list[pd.DataFrame]":
+    """Read R-indices and another table of the same people, joined by id, and print warnings.
+
+    all_visits: of people with several visits, all are read, and not the first alone.
+    """
     from rindices.tables.readers import read_indices_with_variables
     from rindices.tables.table import ColumnRoles
 
     findings = Findings()
     both = read_indices_with_variables(indices, other, ColumnRoles(data.get("id"), data.get("session")), findings)
+    tables = list(both) if all_visits else keep_first_visits(*both, findings=findings)
     raise_errors(findings)
-    return both
+    return tables
 
 
 def read_images(people: "pd.DataFrame", source: Path, column: str) -> "pd.DataFrame":
@@ -118,18 +145,21 @@ def associate(
     data: DataOptions,
     variables: Annotated[list[str] | None, typer.Option(help="Columns to correlate; by default all.")] = None,
     covariates: Annotated[list[str] | None, typer.Option(help="Columns of CLINICAL to adjust for.")] = None,
-    people: Annotated[str, typer.Option(help="patients, controls or all.")] = "patients",
+    people: Annotated[
+        str | None, typer.Option(help="patients, controls or all; by default patients where groups are known.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Correlate R-indices with clinical variables: Pearson or point-biserial, intervals, false discovery rate."""
     from rindices.analysis.associate import COLUMN_DESCRIPTIONS, associate_indices
 
     index_table, clinical_table = read_variables(indices, clinical, data)
+    people = people or ("patients" if "group" in index_table else "all")  # what associate_indices does
     adjusted, codes = split_option(covariates), tuple(data.get("missing_codes", ()))
     named: dict[str, Any] = {"variables": split_option(variables) or None, "covariates": adjusted}
     table = associate_indices(index_table, clinical_table, people=people, missing_codes=codes, **named)
     significant = int((table["q"] < 0.05).sum())
-    message = f"{significant} of {len(table)} associations with a false discovery rate below 0.05"
+    message = f"{significant} of {len(table)} associations with a false discovery rate below 0.05 ({people})"
     settings = {"people": people, "covariates": list(adjusted)}
     settings |= {"missing_codes": list(codes)} if codes else {}
     write_results(table, out / "associations.tsv", COLUMN_DESCRIPTIONS, settings, as_json, message)

@@ -185,9 +185,10 @@ class Harmoniser:
         unseen = [(site, person) for site, person in zip(sites, ids, strict=True) if site not in trained]
         if unseen:
             names = join_names(sorted({str(site) for site, _ in unseen}))
+            known = f"Known are {join_names(self.sites)}. " if self.sites else ""
             cure = (
-                f"Known are {join_names(self.sites)}. Give controls of the new site and estimate its effect from them "
-                "(--new-sites controls), or leave these people out"
+                f"{known}Give controls of the new site and estimate its effect from them (--new-sites controls), or "
+                "leave these people out"
             )
             what, offenders = f"{names} was not among the sites in training", [person for _, person in unseen]
             findings.error(ProblemCode.UNKNOWN_SITE, what, cure, offenders=offenders)

@@ -235,7 +235,8 @@ def _reorder_rows(cohort: Cohort, positions: AnyArray) -> Cohort:
 
 
 _AGE_TOLERANCE = 0.05  # years by which an age may fall, because ages are rounded
-_MAX_YEARS_BETWEEN_VISITS = 30
+MAX_YEARS_BETWEEN_VISITS = 30
+"""Years between two visits of a person beyond which the times, or the ids, are wrong."""
 
 
 def keep_first_scans(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Problem]]:
@@ -330,15 +331,15 @@ def check_visits(table: Table, people: pd.DataFrame, findings: Findings) -> None
         ages = pd.to_numeric(people[age].iloc[order], errors="coerce").reset_index(drop=True)
         by_person = ages.groupby(names)
         falls = by_person.diff().groupby(names).min() < -_AGE_TOLERANCE
-        is_wrong = falls | (by_person.max() - by_person.min() > _MAX_YEARS_BETWEEN_VISITS)
+        is_wrong = falls | (by_person.max() - by_person.min() > MAX_YEARS_BETWEEN_VISITS)
         wrong = [str(name) for name in is_wrong.index[is_wrong]]
         if wrong:
             what = f"ages of {format_count(len(wrong), 'id')} fall from session to session"
-            what += f", or are more than {_MAX_YEARS_BETWEEN_VISITS} years apart"
+            what += f", or are more than {MAX_YEARS_BETWEEN_VISITS} years apart"
             findings.error(ProblemCode.CONTRADICTORY_VISITS, what, cure, subject=age, offenders=wrong)
 
 
 def make_session_key(session: str) -> list[tuple[int, int, str]]:
-    """Return a key by which sessions are sorted with their numbers as numbers: 2 before 10."""
+    """Return a key by which sessions are sorted with their numbers as numbers, 2 before 10, and pre before post."""
     words = re.findall(r"\d+|\D+", normalise_session(session))
-    return [(0, int(word), "") if word.isdigit() else (1, 0, word) for word in words]
+    return [(0, int(word), "") if word.isdigit() else (1 + word.startswith("post"), 0, word) for word in words]

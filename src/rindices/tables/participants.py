@@ -25,6 +25,7 @@ MISSING_CODES = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
 _TWO_VALUED_NAMES = ("sex", "gender", "handedness")
 _TWO_VALUED_SHARE = 0.9  # of people with one of two values, above which a covariate counts as two-valued
 _MAX_RARE_CODES = 3
+_COMMON_SHARE = 0.05  # of people, above which a category of sex is common
 _CODES_TEXT = "-1 -8 -9 -99 -999 -9999 8 9 88 98 99 998 999 9999 u unk unknown ?"
 _CODES_FOR_UNKNOWN = {*_CODES_TEXT.split()}
 _ADULT_AGE = 18.0
@@ -256,6 +257,10 @@ def _convert_covariate(
             findings.error(ProblemCode.COVARIATE_IS_TEXT, what, cure, subject=name)
         by_initial = formats.find_column([name], _TWO_VALUED_NAMES)
         warn_similar_categories(name, levels, findings, (lambda level: level[:1].lower()) if by_initial else fold_case)
+        common = sorted(map(str, counts[counts > _COMMON_SHARE * len(texts)].index))
+        if len(common) > 2 and formats.find_column([name], formats.SEX_NAMES):
+            what, cure = f"covariate {name} has {len(common)} common categories", "Code it in one way"
+            findings.warn(ProblemCode.SIMILAR_CATEGORIES, what, cure, subject=name, offenders=common)
         _warn_codes(name, texts, _find_rare_codes(name, texts, counts), people, findings)
         if len(counts) > max(10, len(texts) // 3):
             what = f"covariate {name} has {len(counts):,} categories for {format_count(len(texts), 'person', 'people')}"

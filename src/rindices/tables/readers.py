@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import pandas as pd
 
 import rindices.errors as errors
@@ -42,6 +43,9 @@ def read_indices_with_variables(
     """
     table = read_participants(path, ColumnRoles(), [], findings)
     people = join_participants(table, other, roles, findings)
+    if n_absent := len({table.ids[row] for row in np.flatnonzero(people.unmatched)}):
+        what = f"{errors.format_count(n_absent, 'person', 'people')} with R-indices have no row"
+        people.findings.note(errors.ProblemCode.UNMATCHED_IDS, what)
     unusual = [name for name in (roles.id, roles.session) if name]
     variables = _prepend_ids(table, people.frame, people.findings, unusual)
     indices = _prepend_ids(table, table.frame, findings.at(table.where))

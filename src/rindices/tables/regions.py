@@ -212,9 +212,9 @@ def find_incomplete_rows(
         _report_missing(rows & ~people.unmatched, people.ids, gap, policy, of_file, cure)
         lacking[rows] = True
 
-    if parts.ranges.not_finite.any():
-        missing = parts.regions.isna()
-        missing = missing.loc[:, ~(missing.all() & is_first)]
+    missing = parts.regions.isna() if parts.ranges.not_finite.any() else parts.regions.iloc[:, :0]
+    missing = missing.loc[:, ~(missing.all() & is_first)]  # regions that nobody has are reported elsewhere
+    if len(missing.columns):
         if parts.groups is not None and is_first:
             first = ~pd.Series(people.ids).duplicated().to_numpy()
             warn_missing_by_group(missing[first], take_people(parts.groups, first), of_table, word)
@@ -223,7 +223,7 @@ def find_incomplete_rows(
                 unusable = _find_unusable_rows(missing, people.ids, of_table, word)
             _report_missing_cells(missing[~unusable], list(compress(people.ids, ~unusable)), of_table, word)
     _report_missing(people.unmatched, people.ids, "no row among the participants", policy, people.findings)
-    if parts.ranges.not_finite.any() and not policy.uses_measured_cells:
+    if len(missing.columns) and not policy.uses_measured_cells:
         gap = f"{word('a missing region')} ({_describe_worst_regions(missing)})"
         report(missing.any(axis=1).to_numpy(), gap, of_table)
     if parts.sites is not None:

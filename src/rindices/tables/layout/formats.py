@@ -21,7 +21,7 @@ _PARTICIPANT_NAMES = {
     for name in names
 }
 _ADNI_NON_VOLUME_REGEX = re.compile(r"ST\d+(SA|TA|TS|HS)")  # area, thickness and its sd, hippocampal rest
-_FORMATTED_NUMBER_REGEX = re.compile(r"-?\d[\d.,' ]*")
+_FORMATTED_NUMBER_REGEX = re.compile(r"(?!\d{1,2}\.\d{1,2}\.\d{4}$)-?\d[\d.,' ]*")  # no date such as 31.03.2021
 _UKB_PARTICIPANT_FIELDS = {31, 34, 52, 53, 54, 21003, 21022}  # sex, birth, date and centre of visits, age
 _UKB_NON_REGION_FIELDS = {*_UKB_PARTICIPANT_FIELDS, *range(25000, 25011), *range(25756, 25760)}
 _MIN_MUSE_REGIONS = 10

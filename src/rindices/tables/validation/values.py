@@ -152,6 +152,7 @@ def as_numbers(frame: pd.DataFrame, ids: Sequence[str], findings: Findings) -> p
         people += [ids[int(row)] for row in rows]
     if cells:
         what = "text where a number should be"
+        what += f" in {len(people):,} cells" if len(people) > len(cells) else ""
         cure = "Mend these cells (decimal point, no thousands separators, empty for missing)"
         offenders, listing = dict.fromkeys(people), join_names(cells)
         findings.error(ProblemCode.NOT_A_NUMBER, what, cure, offenders=offenders, listing=listing)
