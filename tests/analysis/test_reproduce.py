@@ -46,6 +46,7 @@ def test_halves_do_not_depend_on_ids() -> None:
     np.testing.assert_array_equal(np.sort(len(cohort) - 1 - backwards), split_into_halves(cohort, 0)[0])
 
 
+@pytest.mark.slow
 def test_results_equal_two_fits_by_hand() -> None:
     cohort = simulate_few_regions("tiny", 0).cohort
     result = reproduce_in_halves(cohort, fit_model, splits=2, seed=0)

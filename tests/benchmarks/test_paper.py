@@ -13,6 +13,7 @@ from rindices.learners.gan import losses, state, train
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
 
 
+@pytest.mark.slow
 def test_a_run_of_the_paper_chooses_lambda_by_agreement_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ def test_the_time_is_joined_by_person_and_session(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("session", ["ses-0", "ses-2"])
 def test_a_group_that_one_visit_has_is_that_of_the_person(tmp_path: Path, session: str) -> None:
-    visits = make_group_visits()
+    visits = make_group_visits(people=24)
     first = visits.assign(group=visits["group"].where(visits["session_id"] == session))
     results = []
     for name, table in (("all", visits), ("one", first)):

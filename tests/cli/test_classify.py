@@ -84,11 +84,14 @@ def test_the_output_says_what_was_compared(folder: Path) -> None:
         (half / name).write_bytes((folder / "r.tsv").read_bytes())
     adjusted = classify(folder, half, "--covariates", "age,sex").output
     regions = "8 regions adjusted for age, sex on the training controls of each split"
-    assert f"Compared: R-indices of held-out people, and {regions}" in adjusted
+    assert f"Compared: R-indices by members that have not seen the person, and {regions}" in adjusted
     assert "too high" not in adjusted
     (half / "study.toml").write_text('[data]\nvolumes = "v.csv"\ncovariates = ["age"]\n')
-    seen = classify(folder, half / "r_indices.tsv").output
-    assert "regions adjusted for age on" in seen
+    own = classify(folder, half / "r_indices.tsv").output
+    assert "regions adjusted for age on" in own
+    assert "too high" not in own  # the R-indices of fit are cross-fitted
+    (half / "applied.tsv").write_bytes((folder / "r.tsv").read_bytes())
+    seen = classify(folder, half / "applied.tsv").output
     assert "The AUC is too high for people that the model was fitted on" in seen
     (half / "study.toml").unlink()
     raw = classify(folder, half, "--covariates", "none").output

@@ -25,6 +25,7 @@ def fit_sites(n_sites: int) -> FederatedResult:
     )
 
 
+@pytest.mark.slow
 def test_sites_equal_pooled_people() -> None:
     pooled, divided = fit_sites(1), fit_sites(3)
     assert pooled.model is not None
@@ -43,6 +44,7 @@ def test_sites_equal_pooled_people() -> None:
         np.testing.assert_allclose(one["held_out"]["curved"], other["held_out"]["curved"], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_people_rank_identically() -> None:
     indices = []
     for result in (fit_sites(1), fit_sites(3)):

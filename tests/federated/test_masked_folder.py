@@ -143,6 +143,7 @@ def test_the_study_goes_on_without_a_site_that_left(tmp_path: Path) -> None:
     assert not (tmp_path / "exchange" / "answers" / RUN / "site-2" / "0004.json").exists()
 
 
+@pytest.mark.slow
 def test_a_site_that_leaves_after_the_curves_or_between_them(tmp_path: Path) -> None:
     """Its patients are in the moments: curves need it, and agreement and distributions do not."""
 

@@ -13,7 +13,9 @@ from rindices.tables.cohort import ID, SITE
 from tests.federated.sites import simulate_people, simulate_study, split_cohort
 
 
-@pytest.mark.parametrize(("n_sites", "harmonise"), [(3, True), (2, False), (1, False)])
+@pytest.mark.parametrize(
+    ("n_sites", "harmonise"), [(3, True), pytest.param(2, False, marks=pytest.mark.slow), (1, False)]
+)
 def test_sites_give_the_r_indices_of_one_table(n_sites: int, harmonise: bool) -> None:
     cohorts = split_cohort(simulate_people(), n_sites)
     named = [each.people.assign(**{SITE: name}) for name, each in cohorts.items()]
@@ -37,6 +39,7 @@ def test_sites_give_the_r_indices_of_one_table(n_sites: int, harmonise: bool) ->
     assert own["members_behind"].tolist() == expected.loc[own.index, "members_behind"].tolist()
 
 
+@pytest.mark.slow
 def test_sites_draw_missing_cells() -> None:
     """A tenth of the cells is missing, so most people lack some; a person with few regions is left out."""
     simulated = simulate_study()

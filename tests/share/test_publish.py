@@ -187,7 +187,7 @@ def test_what_cannot_be_published_is_said(results: Path, tmp_path: Path) -> None
     run = CliRunner()
     done = run.invoke(app, ["model", "publish", str(tmp_path), "--out", str(tmp_path / "m.safetensors")])
     assert done.exit_code == 2
-    assert "has no model.safetensors and study.toml" in " ".join(done.output.replace("│", " ").split())
+    assert "does not have both model.safetensors and study.toml" in " ".join(done.output.replace("│", " ").split())
     done = run.invoke(app, ["model", "publish", str(results), "--out", str(results / "model.safetensors")])
     assert done.exit_code == 2
     table = results.parent / "people.csv"

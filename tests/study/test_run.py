@@ -78,7 +78,7 @@ def test_ctrl_c_ends_with_3_and_says_how_to_go_on(folder: Path, undisturbed: Pat
     )
     wait_for(lambda: process.poll() is not None or psutil.Process(process.pid).children())
     os.killpg(process.pid, signal.SIGINT)
-    message = process.communicate()[1]
+    message = process.communicate(timeout=40)[1]  # it waited for the jobs that had begun
     assert process.returncode == 3, message
     assert "run the same command again" in message
     assert "Traceback" not in message

@@ -55,7 +55,8 @@ def classify(
     results = analysis.classify_patients(
         people, cohort, repeats=repeats, seed=seed, workers=workers, fit_preprocessing=study.fit_preprocessing
     )
-    held_out = path.name == HELD_OUT_FILE
+    is_own = path.name == "r_indices.tsv" and (path.parent / "study.toml").is_file()
+    held_out = path.name == HELD_OUT_FILE or (is_own and study.model.get_recipe().leaves_people_out)
     compared = _describe_comparison(cohort, study.adjust, held_out)
     settings = {"repeats": repeats, "seed": seed, "test_size": 0.2, "compared": compared, "held_out": held_out}
     write_table(results, out / "classification.tsv", analysis.COLUMN_DESCRIPTIONS, settings)
@@ -82,8 +83,7 @@ def _read_study_beside(indices: Path, tables: list[Path], data: DataOptions) -> 
     study_file = indices.parent / "study.toml"
     default = StudyConfig(data=DataConfig(volumes=("memory",)))
     study = read_study(study_file) if study_file.is_file() else default
-    columns = set() if {"covariates", "site"} & set(data) else {"covariates", "site"}
-    kept = study.data.model_dump(include=_SETTINGS_OF_STUDY | columns)
+    kept = study.data.model_dump(include=_SETTINGS_OF_STUDY | ({"covariates", "site"} - set(data)))
     values = {**kept, **data, "volumes": [str(path) for path in tables]}
     return study.model_copy(update={"data": DataConfig.model_validate(values)})
 
@@ -96,8 +96,8 @@ def _describe_comparison(cohort: "Cohort", adjust: str | None, held_out: bool) -
     covariates = [] if adjust == "none" else cohort.covariates.columns
     names = [*covariates, *([SITE] if SITE in cohort.people else [])]
     adjusted = f"adjusted for {join_names(names)} on the training controls of each split" if names else "not adjusted"
-    people = "held-out people" if held_out else "people who may have been used to fit the model"
-    return f"R-indices of {people}, and {cohort.n_regions} regions {adjusted}"
+    people = "by members that have not seen the person" if held_out else "of people whom the model may have seen"
+    return f"R-indices {people}, and {cohort.n_regions} regions {adjusted}"
 
 
 def _list_doubts(cohort: "Cohort", held_out: bool) -> list[str]:
@@ -105,8 +105,8 @@ def _list_doubts(cohort: "Cohort", held_out: bool) -> list[str]:
     doubts = []
     if not held_out:
         doubts.append(
-            "The AUC is too high for people that the model was fitted on: use held-out people "
-            f"({HELD_OUT_FILE} of rindices reproduce)"
+            "The AUC is too high for people that the model was fitted on: use r_indices.tsv of rindices fit, or "
+            f"{HELD_OUT_FILE} of rindices reproduce"
         )
     if cohort.covariates.empty:
         doubts.append("R-indices are adjusted for covariates and these regions are not: name them with --covariates")

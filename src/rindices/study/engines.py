@@ -232,11 +232,9 @@ class LocalEngine:
 
 
 def _run_in_parallel(jobs: Sequence[TrainingJob], n_processes: int) -> Iterator[JobResult]:
-    processes = [TrainingProcess() for _ in range(n_processes)]
+    processes: list[TrainingProcess] = []
     free: queue.SimpleQueue[TrainingProcess] = queue.SimpleQueue()
     stopping = threading.Event()
-    for process in processes:
-        free.put(process)
 
     def run_job(job: TrainingJob) -> JobResult:
         reason = ""
@@ -255,8 +253,11 @@ def _run_in_parallel(jobs: Sequence[TrainingJob], n_processes: int) -> Iterator[
         return JobResult(job.work, reason)
 
     with ThreadPoolExecutor(n_processes) as pool:
-        running = [pool.submit(run_job, job) for job in jobs]
-        try:
+        try:  # at an interrupt, the pool would wait for jobs whose process is not killed
+            for _ in range(n_processes):
+                processes.append(TrainingProcess())
+                free.put(processes[-1])
+            running = [pool.submit(run_job, job) for job in jobs]
             for future in as_completed(running):
                 yield future.result()
         finally:
