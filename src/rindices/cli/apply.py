@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import print_json, print_problems, split_option
-from rindices.cli.options import DataOptions, Json, Tables, Workers, make_table_request, take_table_options
+from rindices.cli.console import print_problems, print_result, split_option
+from rindices.cli.options import DataOptions, Json, Model, Tables, Workers, make_table_request, take_table_options
 from rindices.errors import Problem, ProblemCode, Severity, format_count, parse_codes
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _SECONDS_BETWEEN_MESSAGES = 10.0
     "participants id participants_id session site group controls patients missing_codes on_outlier impute_covariates"
 )
 def apply(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")],
+    model: Model,
     tables: Tables,
     out: Annotated[
         Path, typer.Option(help="For the R-indices: a .csv, .tsv or .parquet file, or a folder of parquet files.")
@@ -89,15 +89,13 @@ def apply(
     problems = [problem for problem in result.problems if problem.code not in _TRAINING_CODES]
     print_problems([*problems, *_find_training_people(model, out)])
     rows, novel, _ = result.counted
-    if as_json:
-        rate = round(result.rows_per_second)
-        print_json({"people": result.people, "visits": rows, "novel": novel, "out": str(out), "rows_per_second": rate})
-    else:
-        again = f" ({result.resumed} of {result.parts} parts were there already)" if result.resumed else ""
-        people = format_count(result.people, "person", "people")
-        written = people if rows == result.people else f"{rows:,} visits of {people}"
-        share = f"{novel:,} ({novel / max(rows, 1):.1%}) of them unlike the training people"
-        typer.echo(f"{written} written to {out}, {share}{again}", err=True)
+    values = {"people": result.people, "visits": rows, "novel": novel, "out": str(out)}
+    again = f" ({result.resumed} of {result.parts} parts were there already)" if result.resumed else ""
+    people = format_count(result.people, "person", "people")
+    written = people if rows == result.people else f"{rows:,} visits of {people}"
+    share = f"{novel:,} ({novel / max(rows, 1):.1%}) of them unlike the training people"
+    text = f"{written} written to {out}, {share}{again}"
+    print_result(as_json, values | {"rows_per_second": round(result.rows_per_second)}, text, err=True)
 
 
 def _find_training_people(model: Path, out: Path) -> list[Problem]:
@@ -155,11 +153,7 @@ def _apply_in_chunks(model: Path, request: "TableRequest", out: Path, workers: i
 
 
 def _apply_in_memory(
-    fitted: "FittedModel",
-    request: "TableRequest",
-    out: Path,
-    min_controls: int | None,
-    plink: Path | None,
+    fitted: "FittedModel", request: "TableRequest", out: Path, min_controls: int | None, plink: Path | None
 ) -> "StreamResult":
     """Apply to all people at once: for tables that are joined, a folder of subjects, new sites, or files for PLINK.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rindices.cli.console import make_folder, print_json, print_problems, print_result, split_option
-from rindices.cli.options import DataOptions, Json, take_table_options
+from rindices.cli.options import DataOptions, Indices, Json, Words, take_table_options
 from rindices.cli.statistics import raise_errors, read_variables, write_or_remove
 from rindices.errors import Findings, ProblemCode, explain_write_errors, format_count
 
@@ -28,7 +28,7 @@ def change(
     time: Annotated[str, typer.Option(help="Column of the time: years (age) or dates (2021-03-31).")] = "age",
     group: Annotated[str | None, typer.Option(help="Column of groups, to compare controls and patients.")] = None,
     covariates: Annotated[
-        list[str] | None, typer.Option(help="Columns to adjust the comparison of groups for, as at the first visit.")
+        Words, typer.Option(help="Columns to adjust the comparison of groups for, as at the first visit.")
     ] = None,
     slowing: Annotated[float, typer.Option(help="Share of the change that a trial's treatment prevents.")] = 0.3,
     power: Annotated[float, typer.Option(help="Power of the trial.")] = 0.8,
@@ -114,7 +114,7 @@ def _read_visits(indices: Path, data: DataOptions, columns: list[str]) -> "pd.Da
 
 @take_table_options("id missing_codes")
 def predict(
-    indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")],
+    indices: Indices,
     outcomes: Annotated[Path, typer.Argument(metavar="OUTCOMES", help="Event, time and covariates, joined by id.")],
     event: Annotated[str, typer.Option(help="Column of the event: 0 and 1, or no and yes.")],
     out: Annotated[Path, typer.Option(help="Folder for the tables outcome_*.tsv and outcome.png.")],
@@ -123,7 +123,7 @@ def predict(
         str | None, typer.Option(help="Column of the time to the event or to the end of observation.")
     ] = None,
     event_label: Annotated[str | None, typer.Option(help="Label of an observed event, if it is not 1 or yes.")] = None,
-    covariates: Annotated[list[str] | None, typer.Option(help="Columns of OUTCOMES to adjust for.")] = None,
+    covariates: Annotated[Words, typer.Option(help="Columns of OUTCOMES to adjust for.")] = None,
     regions: Annotated[
         Path | None, typer.Option(metavar="TABLE", help="Raw regions of the same people, to compare with.")
     ] = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rindices.cli.console import print_facts, print_json, print_problems, split_option
-from rindices.cli.options import TABLE, TRAINING, DataOptions, Json, load_study, take_table_options
+from rindices.cli.options import TABLE, TRAINING, DataOptions, Json, Words, load_study, take_table_options
 from rindices.errors import ProblemCode, Severity, join_names
 from rindices.wording import FEATURE_UNIT, get_wording
 
@@ -28,7 +28,7 @@ def check(
     ],
     data: DataOptions,
     patterns: Annotated[
-        list[str] | None, typer.Option(rich_help_panel=TRAINING, help="Numbers of patterns that fit is to try.")
+        Words, typer.Option(rich_help_panel=TRAINING, help="Numbers of patterns that fit is to try.")
     ] = None,
     recipe: Annotated[str | None, typer.Option(rich_help_panel=TRAINING, help="How fit is to train.")] = None,
     on_missing: Annotated[

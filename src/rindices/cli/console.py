@@ -25,12 +25,16 @@ def print_json(value: dict[str, Any]) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def print_result(as_json: bool, values: dict[str, Any], text: str, err: bool = False) -> None:
-    """Print a result as one JSON object, or a text about it; ``err`` sends the text to standard error."""
+def print_result(
+    as_json: bool, values: dict[str, Any], text: str | Sequence[tuple[str, str]], err: bool = False
+) -> None:
+    """Print a result as one JSON object, or a text or facts about it; ``err`` sends a text to standard error."""
     if as_json:
         print_json(values)
-    else:
+    elif isinstance(text, str):
         typer.echo(text, err=err)
+    else:
+        print_facts(text)
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli.console import print_facts, print_json, print_problems, split_option
-from rindices.cli.options import DataOptions, Json, Tables, load_study, take_table_options
+from rindices.cli.console import print_facts, print_json, print_problems, print_result, split_option
+from rindices.cli.options import DataOptions, Json, Tables, Words, load_study, take_table_options
 
 if TYPE_CHECKING:
     from rindices.federated.fit import FederatedResult, FederatedSettings
@@ -19,35 +19,32 @@ EXAMPLES = {
     "federate": "study.toml --exchange shared --sites 3 --out results",
     "site": "volumes.csv --participants p.tsv --group diagnosis --exchange shared --name hospital-a",
 }
+Left = Annotated[Words, typer.Option(help="SITE:ROUND, a site that left and the first round without it.")]
+Poll = Annotated[float, typer.Option(help="Seconds between two looks at the folder.")]
 
 
 def federate(
     study_file: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="Sections model and run; no table.")],
-    exchange: Annotated[Path | None, typer.Option(help="Folder that all sites see.", show_default=False)] = None,
+    exchange: Annotated[Path | None, typer.Option(help="Folder that all sites see.")] = None,
     sites: Annotated[int, typer.Option(min=1, help="Number of sites.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Folder for the model and what was chosen.")] = None,
-    leave_out: Annotated[list[str] | None, typer.Option(help="Sites to leave out; the others begin again.")] = None,
+    leave_out: Annotated[Words, typer.Option(help="Sites to leave out; the others begin again.")] = None,
     keys: Annotated[Path | None, typer.Option(help="Folder of the keys of the sites.")] = None,
-    make_keys: Annotated[
-        list[str] | None, typer.Option(help="Names of sites: write a key of each to --keys, and leave.")
-    ] = None,
+    make_keys: Annotated[Words, typer.Option(help="Names of sites: write a key of each to --keys, and leave.")] = None,
     masks: Annotated[
         bool | None, typer.Option("--masks/--no-masks", help="Ask for masked sums; the default from three sites.")
     ] = None,
-    left: Annotated[
-        list[str] | None, typer.Option(help="SITE:ROUND, a site that left and the first round without it.")
-    ] = None,
+    left: Left = None,
     no_distances: Annotated[
         bool, typer.Option("--no-distances", help="Leave the distances of the training people out of the model.")
     ] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait for a site.")] = 3600.0,
-    poll: Annotated[float, typer.Option(help="Seconds between two looks at the folder.")] = 0.5,
+    poll: Poll = 0.5,
     flare_job: Annotated[
-        Path | None, typer.Option(help="Folder: write a job for NVIDIA FLARE there, and leave.", show_default=False)
+        Path | None, typer.Option(help="Folder: write a job for NVIDIA FLARE there, and leave.")
     ] = None,
     flare_kit: Annotated[
-        Path | None,
-        typer.Option(help="Start-up kit of the FLARE server: let it run jobs of rindices.", show_default=False),
+        Path | None, typer.Option(help="Start-up kit of the FLARE server: let it run jobs of rindices.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -83,13 +80,17 @@ def federate(
         _write_flare_job(flare_job, flare_kit, federated, sites, out, int(wait))
         return
     assert exchange is not None
+
+    def print_round(number: int, record: "RoundRecord") -> None:
+        print_line(f"round {number}, {record.kind}: {record.sent:,} bytes out, {record.received:,} bytes back")
+
     try:
         names = wait_for_sites(exchange, sites, left_out, wait, poll)
         run = make_run_name({**federated.to_dict(), "sites": names})
         site_keys = {} if keys is None else {name: read_key(keys / f"{name}.key") for name in names}
         transport = FolderTransport(exchange, run, names, site_keys, wait, poll, print_line, federated.to_dict())
         transport.begin()
-        result = run_federated_study(transport, federated, out, print_line, _print_round)
+        result = run_federated_study(transport, federated, out, print_line, print_round)
     except (WaitingError, KeyboardInterrupt) as error:
         print_line(str(error) or "interrupted; run the same command again to go on")
         raise typer.Exit(3) from None
@@ -113,7 +114,7 @@ def _write_flare_job(
     )
 
 
-def parse_left(words: list[str] | None) -> dict[str, int]:
+def parse_left(words: Words) -> dict[str, int]:
     """Return the first round without each site that left, of words such as hospital-c:57."""
     pairs = [word.rpartition(":") for word in split_option(words)]
     for name, _, number in pairs:
@@ -125,10 +126,6 @@ def parse_left(words: list[str] | None) -> dict[str, int]:
 def print_line(text: str) -> None:
     """Print a line of progress."""
     typer.echo(text, err=True)
-
-
-def _print_round(number: int, record: "RoundRecord") -> None:
-    typer.echo(f"round {number}, {record.kind}: {record.sent:,} bytes out, {record.received:,} bytes back", err=True)
 
 
 def _is_harmonised(study: "StudyConfig", n_sites: int) -> bool:
@@ -187,19 +184,15 @@ def print_federated_result(
 def site(
     tables: Tables,
     data: DataOptions,
-    exchange: Annotated[Path | None, typer.Option(help="Folder that the centre sees, too.", show_default=False)] = None,
+    exchange: Annotated[Path | None, typer.Option(help="Folder that the centre sees, too.")] = None,
     name: Annotated[str, typer.Option(help="Name that the centre sees; it need not be the hospital's.")] = "",
     fewest: Annotated[int, typer.Option(min=2, help="Fewest people of a sum.")] = 10,
     key: Annotated[Path | None, typer.Option(help="Key that the centre has, too; see federate --make-keys.")] = None,
-    private: Annotated[
-        Path | None, typer.Option(help="Folder for log, ledger and R-indices, which stay here.", show_default=False)
-    ] = None,
+    private: Annotated[Path | None, typer.Option(help="Folder for log, ledger and R-indices, which stay here.")] = None,
     accept: Annotated[
-        list[str] | None, typer.Option(help="Fingerprints of other sites, compared by telephone; they are kept.")
+        Words, typer.Option(help="Fingerprints of other sites, compared by telephone; they are kept.")
     ] = None,
-    left: Annotated[
-        list[str] | None, typer.Option(help="SITE:ROUND, a site that left and the first round without it.")
-    ] = None,
+    left: Left = None,
     no_masks: Annotated[
         bool, typer.Option("--no-masks", help="Let sums of this site leave without masks, as with two sites.")
     ] = False,
@@ -207,18 +200,16 @@ def site(
         bool, typer.Option("--no-repeat", help="Trust the centre: do not repeat its calculation here.")
     ] = False,
     wait: Annotated[float | None, typer.Option(help="Leave after so many seconds without a request.")] = None,
-    poll: Annotated[float, typer.Option(help="Seconds between two looks at the folder.")] = 0.5,
+    poll: Poll = 0.5,
     flare_kit: Annotated[
-        Path | None,
-        typer.Option(
-            help="Start-up kit of an NVIDIA FLARE client: name the table there, and leave.", show_default=False
-        ),
+        Path | None, typer.Option(help="Start-up kit of an NVIDIA FLARE client: name the table there, and leave.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Answer the requests of a federated study with sums over people; no row and no id leaves."""
     from rindices.apply.tables import write_indices
     from rindices.errors import StudyError
+    from rindices.federated.flare_files import write_site_study
     from rindices.federated.folder import MODEL_FILE, check_site_name, read_key
     from rindices.federated.messages import make_printable
     from rindices.federated.site import Site
@@ -240,7 +231,9 @@ def site(
             "alone: run rindices site for each of them, or say --site none."
         )
     if flare_kit is not None:
-        _write_to_kit(flare_kit, study, fewest, as_json)
+        path = str(write_site_study(flare_kit, study, fewest))
+        facts = [("written", path), ("next", f"start the client: {flare_kit / 'startup' / 'start.sh'}")]
+        print_result(as_json, {"study": path}, facts)
         return
     if exchange is None:
         raise typer.BadParameter("give the folder that the centre sees, too", param_hint="--exchange")
@@ -272,14 +265,13 @@ def site(
     if has_indices:
         table = local_site.tabulate_people(FittedModel.load(exchange / MODEL_FILE))
         write_indices(table, indices, local_site.cohort.unit)
-    if as_json:
-        files = {"log": str(private / "log.tsv"), "r_indices": str(indices) if has_indices else None}
-        print_json({"site": local_site.name, "fingerprint": fingerprint, "over": run is not None, **files})
-    else:
-        ending = "not over: run the same command again" if run is None else make_printable(run.ending or "over")
-        model = str(exchange / MODEL_FILE) if has_indices else ""
-        people = f"{indices} (your people, by the members that have not seen them)" if has_indices else ""
-        print_facts([("study", ending), ("log", str(private / "log.tsv")), ("model", model), ("R-indices", people)])
+    log = str(private / "log.tsv")
+    values = {"site": local_site.name, "fingerprint": fingerprint, "over": run is not None, "log": log}
+    ending = "not over: run the same command again" if run is None else make_printable(run.ending or "over")
+    model = str(exchange / MODEL_FILE) if has_indices else ""
+    people = f"{indices} (your people, by the members that have not seen them)" if has_indices else ""
+    facts = [("study", ending), ("log", log), ("model", model), ("R-indices", people)]
+    print_result(as_json, {**values, "r_indices": str(indices) if has_indices else None}, facts)
     if run is None:
         raise typer.Exit(3)
 
@@ -298,17 +290,6 @@ def _open_mask_key(
         return None, ""
     key = SiteKey.open(private, accept, left)
     return key, compute_fingerprint(name, key.public)
-
-
-def _write_to_kit(kit: Path, study: "StudyConfig", fewest: int, as_json: bool) -> None:
-    """Name the table in a start-up kit of NVIDIA FLARE, whose client then answers."""
-    from rindices.federated.flare_files import write_site_study
-
-    path = write_site_study(kit, study, fewest)
-    if as_json:
-        print_json({"study": str(path)})
-    else:
-        print_facts([("written", str(path)), ("next", f"start the client: {kit / 'startup' / 'start.sh'}")])
 
 
 def _make_name(private: Path) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
     from rindices.model.records import CandidateRecord, ReferenceRecord, SelectionRecord, SettingRecord
     from rindices.selection.choose import GridPoint
-    from rindices.study.config import ModelConfig, StudyConfig
+    from rindices.study.config import StudyConfig
     from rindices.study.exceptions import NoPatternError
     from rindices.tables.cohort import Cohort
 
@@ -76,13 +76,16 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     """Run a study, write its report and print its result."""
     from rindices.cli.progress import Progress
     from rindices.report.page import write_report
+    from rindices.report.sections import load_statements
     from rindices.study.engines import StudyObserver
     from rindices.study.exceptions import NoPatternError, StudyStoppedError
     from rindices.study.fit import run_study
     from rindices.study.preflight import read_reference
     from rindices.study.study import Study
 
-    start, has_weights = time.monotonic(), _has_weights(study.model)
+    start = time.monotonic()
+    # whether the weight lambda is part of the choice: several are tried, or the user named one
+    has_weights = study.model.orthogonality is not None or len(study.model.list_weights()) > 1
     cohort, problems, study = read_study_table(study, folder)
     to_run = Study(cohort, study, read_reference(study.data, folder))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a batch system ends a job by SIGTERM
@@ -112,9 +115,10 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     if as_json:
         _print_json(ending, out, page, seconds)
         return
-    if isinstance(ending, NoPatternError):
+    if isinstance(ending, NoPatternError):  # a result and not a failure
         typer.echo(str(ending), err=True)
-        facts = _list_null_facts(ending.selection)
+        adjusted = load_statements().adjustment(ending.selection.adjustment)
+        facts = [("adjusted for", adjusted), ("difference", _describe_difference(ending.selection))]
     else:
         facts = _list_facts(ending, has_weights, out)
     tables = ", ".join(name for name in _TABLES.split() if (out / name).exists())
@@ -162,11 +166,6 @@ def _fit_partitions(table: Path, study: "StudyConfig", folder: Path, out: Path, 
             write_indices(transport.tabulate_people(result.model), out / "r_indices.tsv", result.model.card.unit)
         parts = [part.name for part in transport.parts]
     print_federated_result(result, parts, out, time.monotonic() - start, as_json)
-
-
-def _has_weights(model: "ModelConfig") -> bool:
-    """Return whether the weight lambda is part of the choice: several are tried, or the user named one."""
-    return model.orthogonality is not None or len(model.list_weights()) > 1
 
 
 def _print_json(ending: "FittedModel | NoPatternError", out: Path, page: str | None, seconds: float) -> None:
@@ -220,14 +219,6 @@ def _list_facts(model: "FittedModel", has_weights: bool, out: Path) -> list[tupl
         ("members", f"{chosen.members.converged} of {chosen.members.trained} converged"),
         ("for you", f"model.safetensors tells who took part; {passing_on}"),
     ]
-
-
-def _list_null_facts(selection: "SelectionRecord") -> list[tuple[str, str]]:
-    """Return that no difference was detected, which is a result and not a failure."""
-    from rindices.report.sections import load_statements
-
-    adjusted = load_statements().adjustment(selection.adjustment)
-    return [("adjusted for", adjusted), ("difference", _describe_difference(selection))]
 
 
 def describe_reference(reference: "ReferenceRecord | None") -> str:
@@ -287,13 +278,10 @@ def _print_plan(study: "StudyConfig", folder: Path, out: Path, as_json: bool) ->
 
     cohort = read_study_cohort(study, folder)
     estimate = estimate_run_time(Study(cohort, study, read_reference(study.data, folder)), out / "runs")
-    if as_json:
-        print_json(asdict(estimate))
-        return
-    seconds = estimate.seconds_left
+    seconds, values = estimate.seconds_left, asdict(estimate)
     time_left = f"about {seconds:.0f} s" if seconds < 120 else f"about {seconds / 60:.0f} min"
     time_left = time_left if seconds < 7200 else f"about {seconds / 3600:.0f} h"
-    print_facts([*((name, str(value)) for name, value in asdict(estimate).items()), ("time left", time_left)])
+    print_result(as_json, values, [*((name, str(value)) for name, value in values.items()), ("time left", time_left)])
 
 
 def report(

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rindices.cli.console import print_facts, print_json, print_result, split_option
+from rindices.cli.console import print_result, split_option
 from rindices.cli.fit import describe_reference, read_study_table
-from rindices.cli.options import Json
+from rindices.cli.options import Json, Model, NewModel, Words
 from rindices.errors import ModelError, format_count, join_names
 from rindices.wording import FEATURE_UNIT, get_wording
 
@@ -24,7 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="What a model needs and holds.")
 
 @app.command("show", epilog="Example: rindices model show model.safetensors")
 def show(
-    path: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")],
+    path: Model,
     as_json: Json = False,
     as_card: Annotated[bool, typer.Option("--card", help="Print a model card in Markdown.")] = False,
 ) -> None:
@@ -37,10 +37,8 @@ def show(
     model = load(path)
     if as_card:
         typer.echo(render_model_card(model, _list_card_facts(model)), nl=False)
-    elif as_json:
-        print_json(_make_json(model))
     else:
-        print_facts(_list_facts(model))
+        print_result(as_json, _make_json(model), _list_facts(model))
 
 
 @app.command(
@@ -50,7 +48,7 @@ def show(
 )
 def import_(
     path: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A checkpoint of SurrealGAN 0.1.1.")],
-    out: Annotated[Path, typer.Option(help="The model to write, .safetensors.")],
+    out: NewModel,
     name: Annotated[
         str | None, typer.Option("--as", help="A published model: ad_2rindices or brain_aging_5rindices.")
     ] = None,
@@ -58,9 +56,7 @@ def import_(
         Path | None,
         typer.Option(help="Any other: file of its regions in order, one per line; 47+48 is a sum of MUSE codes."),
     ] = None,
-    covariates: Annotated[
-        list[str] | None, typer.Option(help="Any other: its covariates in order, e.g. sex=F/M,age.")
-    ] = None,
+    covariates: Annotated[Words, typer.Option(help="Any other: its covariates in order, e.g. sex=F/M,age.")] = None,
     epoch: Annotated[int | None, typer.Option(help="Any other: which of its epochs, if it has several.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -70,7 +66,7 @@ def import_(
     if (name is None) == (regions is None):
         raise typer.BadParameter("give --as NAME for a published model, or --regions FILE for any other")
     if out.suffix != ".safetensors" or out.resolve() == path.resolve() or not out.absolute().parent.is_dir():
-        raise typer.BadParameter("give a new .safetensors file in a existing folder", param_hint="--out")
+        raise typer.BadParameter("give a new .safetensors file in an existing folder", param_hint="--out")
     if name is not None:
         model = import_published(path, name)
     else:
@@ -85,7 +81,7 @@ def import_(
 
 @app.command("export", epilog="Example: rindices model export model.safetensors --page model.html")
 def export(
-    path: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")],
+    path: Model,
     onnx: Annotated[Path | None, typer.Option(help="A graph to write, .onnx, for R, JavaScript and others.")] = None,
     page: Annotated[
         Path | None, typer.Option(help="A web page to write, .html, that computes R-indices without Python.")
@@ -119,7 +115,7 @@ def export(
 @app.command("publish", epilog="Example: rindices model publish results --out model_to_share.safetensors")
 def publish(
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="The folder that rindices fit wrote.")],
-    out: Annotated[Path, typer.Option(help="The model to write, .safetensors.")],
+    out: NewModel,
     as_json: Json = False,
 ) -> None:
     """Write a model for passing on, which says little about who took part; the table of the study is read again."""

@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 TABLE, ADJUSTMENT, TRAINING, RUN = "Table", "Adjustment and sites", "Training", "Run and output"
 """Panels of the help; options that most people need are in none of them and come first."""
 
-_Words = list[str]
+Words = list[str] | None
+"""Words of an option that can be repeated and can hold commas, see `split_option`."""
 Tables = Annotated[list[Path], typer.Argument(metavar="TABLE...", help="Volumes; several are joined by id.")]
 Json = Annotated[bool, typer.Option("--json", rich_help_panel=RUN, help="Print one JSON object.")]
 Workers = Annotated[int, typer.Option(metavar="N", rich_help_panel=RUN, help="Processes; -1 for all cores.")]
+Indices = Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")]
+NewModel = Annotated[Path, typer.Option(help="The model to write, .safetensors.")]
 DataOptions = dict[str, Any]
 """Values of the section ``data`` of a study, from the options of `_TABLE_OPTIONS` that were given."""
 
@@ -35,21 +39,21 @@ def describe_option(
 _TABLE_OPTIONS: dict[str, tuple[Any, str, str | None, str | None]] = {
     "participants": (Path, "Who the people are, joined by id.", "TABLE", None),
     "group": (str, "Column that tells controls from patients.", "COLUMN", None),
-    "controls": (_Words, "Label(s) of the controls.", "LABELS", None),
-    "patients": (_Words, "Label(s) of the patients; * for everyone else.", "LABELS", None),
-    "covariates": (_Words, "To adjust for; none for none; by default age, sex and icv.", "COLUMNS", None),
+    "controls": (list[str], "Label(s) of the controls.", "LABELS", None),
+    "patients": (list[str], "Label(s) of the patients; * for everyone else.", "LABELS", None),
+    "covariates": (list[str], "To adjust for; none for none; by default age, sex and icv.", "COLUMNS", None),
     "site": (str, "Site or scanner; none for none; by default a usual one.", "COLUMN", None),
     "id": (str, "Ids, if unusual, or several to join: a,b.", "COLUMN", TABLE),
     "participants_id": (str, "Ids in the participants, if unusual.", "COLUMN", TABLE),
     "session": (str, "Session, if unusual.", "COLUMN", TABLE),
-    "exclude": (_Words, "Regions to leave out.", "COLUMNS", TABLE),
-    "include": (_Words, "ventricles, or columns that are left out otherwise.", "COLUMNS", TABLE),
+    "exclude": (list[str], "Regions to leave out.", "COLUMNS", TABLE),
+    "include": (list[str], "ventricles, or columns that are left out otherwise.", "COLUMNS", TABLE),
     "measure": (str, "volume, thickness or area alone; any for other features.", "KIND", TABLE),
-    "missing_codes": (_Words, "Values for missing, e.g. -9999,-4; none for none.", "CODES", TABLE),
+    "missing_codes": (list[str], "Values for missing, e.g. -9999,-4; none for none.", "CODES", TABLE),
     "on_missing": (str, "Who lacks regions: model uses the others, drop, or error.", "HOW", TABLE),
     "on_outlier": (str, "Cells that do not fit a person's others: model, keep, error.", "HOW", TABLE),
     "impute_covariates": (bool, "Impute missing covariates from controls.", None, TABLE),
-    "leave_out_sites": (_Words, "Site(s) whose people are left out.", "NAME", ADJUSTMENT),
+    "leave_out_sites": (list[str], "Site(s) whose people are left out.", "NAME", ADJUSTMENT),
     "harmonise": (str, "Learn what sites do from controls, all or none.", "WHO", ADJUSTMENT),
     "adjust": (str, "Adjust on the log or linear scale, or none.", "SCALE", ADJUSTMENT),
     "icv_for": (str, "Measures adjusted for head size beside thickness.", "volume|all", ADJUSTMENT),
@@ -65,12 +69,8 @@ def _make_parameter(name: str) -> inspect.Parameter:
     kind, help, metavar, panel = _TABLE_OPTIONS[name]
     names = [_OPTION_NAMES[name]] if name in _OPTION_NAMES else []
     option, values = describe_option(help, metavar, panel, *names), kind if kind is bool else kind | None
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=False if kind is bool else None,
-        annotation=Annotated[values, option],
-    )
+    default, annotation = False if kind is bool else None, Annotated[values, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def take_table_options(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

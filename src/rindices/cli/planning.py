@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rindices.cli import console
-from rindices.cli.options import DataOptions, Json, Tables, Workers, make_table_request, take_table_options
+from rindices.cli import console, options
 from rindices.errors import ProblemCode, SimulationError, TableError, explain_write_errors
 
 if TYPE_CHECKING:
@@ -21,25 +20,26 @@ EXAMPLES = {
     "score": "results/r_indices.tsv demo/truth.tsv",
     "reference": "healthy.csv --site site --covariates age,sex,icv --out healthy.safetensors",
 }
+HealthyLabel = Annotated[str | None, typer.Option(help="Label of the healthy people in it.")]
 
 
-@take_table_options("participants group covariates measure")
+@options.take_table_options("participants group covariates measure")
 def power(
-    data: DataOptions,
-    people: Annotated[list[str] | None, typer.Option(help="Controls + patients, e.g. 150+200,492+900.")] = None,
+    data: options.DataOptions,
+    people: Annotated[options.Words, typer.Option(help="Controls + patients, e.g. 150+200,492+900.")] = None,
     effect_d: Annotated[
-        list[str] | None, typer.Option("--effect-d", help="Effects in Cohen's d of regions of a pattern, e.g. 0.3,0.5.")
+        options.Words, typer.Option("--effect-d", help="Effects in Cohen's d of regions of a pattern, e.g. 0.3,0.5.")
     ] = None,
-    rates: Annotated[list[str] | None, typer.Option(help="Shares of volume lost at the highest severity.")] = None,
-    patterns: Annotated[list[str] | None, typer.Option(help="True numbers of patterns; by default 3.")] = None,
+    rates: Annotated[options.Words, typer.Option(help="Shares of volume lost at the highest severity.")] = None,
+    patterns: Annotated[options.Words, typer.Option(help="True numbers of patterns; by default 3.")] = None,
     cohorts: Annotated[int | None, typer.Option(min=1, help="Simulated cohorts per size and rate.")] = None,
     controls: Annotated[
         Path | None, typer.Option(metavar="TABLE", help="Your own controls: their regions, variation and number.")
     ] = None,
-    label: Annotated[str | None, typer.Option(help="Label of the healthy people in it.")] = None,
+    label: HealthyLabel = None,
     out: Annotated[Path | None, typer.Option(help="Folder for power.json, power.md and power.png.")] = None,
-    workers: Workers = -1,
-    as_json: Json = False,
+    workers: options.Workers = -1,
+    as_json: options.Json = False,
 ) -> None:
     """Simulate cohorts of several sizes and effects: accuracy, chance of the right number of patterns, intervals.
 
@@ -90,19 +90,19 @@ def _parse_group_sizes(texts: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
     return tuple(pairs)
 
 
-@take_table_options("participants group site")
+@options.take_table_options("participants group site")
 def simulate(
     out: Annotated[Path, typer.Option(help="Folder to write to.")],
-    data: DataOptions,
+    data: options.DataOptions,
     task: Annotated[str, typer.Option(help="basic overlap scarce noise mild, corr05 ..., organs, null.")] = "basic",
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same cohort.")] = 0,
     controls: Annotated[
         Path | None, typer.Option(metavar="TABLE", help="Healthy people to add the patterns to.")
     ] = None,
-    label: Annotated[str | None, typer.Option(help="Label of the healthy people in it.")] = None,
+    label: HealthyLabel = None,
     sites: Annotated[int, typer.Option(min=0, help="Number of sites with additive and multiplicative effects.")] = 0,
     visits: Annotated[int, typer.Option(min=1, help="Visits of each person; 2 or more for repeat visits.")] = 1,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Write volumes.csv (features.csv), participants.tsv, truth.tsv and patterns.tsv with known severities.
 
@@ -133,7 +133,7 @@ def simulate(
     console.print_result(as_json, {"out": str(out), "task": task, "seed": seed, **values}, text, err=True)
 
 
-def _read_healthy_cohort(table: Path | None, label: str | None, data: DataOptions) -> "Cohort | None":
+def _read_healthy_cohort(table: Path | None, label: str | None, data: options.DataOptions) -> "Cohort | None":
     """Read a table of healthy people, if there is one, with all its covariates, the first scan of each person."""
     from rindices.tables.cohort import keep_first_scans
     from rindices.tables.validate import validate_table
@@ -142,7 +142,7 @@ def _read_healthy_cohort(table: Path | None, label: str | None, data: DataOption
     if table is None:
         return None
     labels = {"controls": [label], "patients": ["*"]} if label else {}
-    request = make_table_request([table], {"site": "none", **data, **labels, "on_missing": "drop"})
+    request = options.make_table_request([table], {"site": "none", **data, **labels, "on_missing": "drop"})
     request = replace(request, measure=request.measure or ALL_MEASURES)
     result = validate_table(request)
     cohort = result.cohort_or_raise()
@@ -154,9 +154,9 @@ def _read_healthy_cohort(table: Path | None, label: str | None, data: DataOption
 
 
 def score(
-    indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")],
+    indices: options.Indices,
     truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="participant_id and s1, s2, ...")],
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Print the pattern-c-index: the share of pairs of people ranked as in the truth (1 is perfect, 0.5 is chance)."""
     from rindices.experiments.simulate import score_tables
@@ -171,15 +171,15 @@ _UNNEEDED_NOTES = {ProblemCode.NO_GROUPS, ProblemCode.GROUP_COLUMN_POSSIBLE}
 """Notes about groups, which a table of healthy people does not need."""
 
 
-@take_table_options(
+@options.take_table_options(
     "participants group covariates site adjust id participants_id session exclude include measure missing_codes"
 )
 def reference(
-    tables: Tables,
+    tables: options.Tables,
     out: Annotated[Path, typer.Option(help="File to write, .safetensors.")],
-    data: DataOptions,
-    controls: Annotated[list[str] | None, typer.Option(help="Label(s) of the healthy people, with --group.")] = None,
-    as_json: Json = False,
+    data: options.DataOptions,
+    controls: Annotated[options.Words, typer.Option(help="Label(s) of the healthy people, with --group.")] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Learn the correlations of regions in healthy people, for fit --reference FILE."""
     from rindices.study.preflight import fit_reference
@@ -188,14 +188,12 @@ def reference(
         raise typer.BadParameter(f"{out.name} has another ending than .safetensors", param_hint="--out")
     adjust, healthy = data.pop("adjust", None), console.split_option(controls)
     groups = {"controls": healthy, "patients": ["*"]} if healthy else {}
-    request = make_table_request(tables, {**data, **groups, "on_missing": "drop"})
+    request = options.make_table_request(tables, {**data, **groups, "on_missing": "drop"})
     learnt, problems = fit_reference(request, adjust)
-    console.print_problems([problem for problem in problems if problem.code not in _UNNEEDED_NOTES])
+    console.print_problems(problem for problem in problems if problem.code not in _UNNEEDED_NOTES)
     with explain_write_errors(f"to {out}"):
         learnt.save(out)
     facts = {"people": learnt.people, "sites": learnt.sites, "regions": len(learnt.regions), "adjust": learnt.adjust}
-    if as_json:
-        console.print_json({"reference": str(out), **facts, "covariates": list(learnt.covariates)})
-    else:
-        shown = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in facts.items()}
-        console.print_facts([*shown.items(), ("covariates", ", ".join(learnt.covariates)), ("file", str(out))])
+    shown = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in facts.items()}
+    lines = [*shown.items(), ("covariates", ", ".join(learnt.covariates)), ("file", str(out))]
+    console.print_result(as_json, {"reference": str(out), **facts, "covariates": list(learnt.covariates)}, lines)

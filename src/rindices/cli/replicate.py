@@ -3,7 +3,8 @@
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,10 +16,8 @@ from rindices.cli.statistics import write_or_remove, write_results
 from rindices.errors import (
     AnalysisError,
     Findings,
-    Problem,
     ProblemCode,
     RindicesError,
-    Severity,
     explain_write_errors,
     format_count,
     join_names,
@@ -45,11 +44,12 @@ class _Source:
     model: "FittedModel | None" = None
     cohort: "Cohort | None" = None
     indices: "pd.DataFrame | None" = None
-    parts: "list[Regions]" = field(init=False)  # the regions that each of the R is the sum of
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def parts(self) -> "list[Regions]":
+        """The regions that each of the R is the sum of."""
         sums = {} if self.model is None else self.model.sums
-        object.__setattr__(self, "parts", [tuple(sums.get(region, (region,))) for region in self.regions])
+        return [tuple(sums.get(region, (region,))) for region in self.regions]
 
 
 def replicate(
@@ -113,13 +113,12 @@ def _read_source(path: Path) -> _Source:
     if (path / "selection.json").is_file() and not (path / "model.safetensors").is_file():
         raise AnalysisError(f"the study in {path} ended without a model, so it has no pattern: compare another one.")
     model = load(path / "model.safetensors" if path.is_dir() else path)
-    if not path.is_dir():
-        name = path.absolute().parent.name if path.stem == "model" else path.stem
-        return _Source(name, model.regions, model.patterns[-1], model)
-    if not (path / "r_indices.tsv").is_file():  # of hospitals, whose people are not here
-        return _Source(path.absolute().name, model.regions, model.patterns[-1], model)
-    indices = read_index_file(path)
-    return _Source(path.absolute().name, model.regions, model.patterns[-1], model, _read_people(path), indices)
+    folder = path if path.is_dir() else path.parent
+    name = folder.absolute().name if path.is_dir() or path.stem == "model" else path.stem
+    source = _Source(name, model.regions, model.patterns[-1], model)
+    if not (path / "r_indices.tsv").is_file():  # of a model file, or of hospitals, whose people are not here
+        return source
+    return replace(source, cohort=_read_people(path), indices=read_index_file(path))
 
 
 def _read_people(folder: Path) -> "Cohort | None":
@@ -135,17 +134,20 @@ def _read_people(folder: Path) -> "Cohort | None":
 
 
 def _note(what: str, error: RindicesError) -> None:
-    text = f"{what}: {str(error).rstrip('.')}"
-    print_problems([Problem(Severity.NOTE, text, code=ProblemCode.MISSING_OUTPUTS)])
+    findings = Findings()
+    findings.note(ProblemCode.MISSING_OUTPUTS, f"{what}: {str(error).rstrip('.')}")
+    print_problems(findings)
 
 
 def _warn_of_common_people(sources: tuple[_Source, _Source]) -> bool:
     """Warn of ids that two studies have in common, and return whether there are any."""
     ids = [set() if each.indices is None else set(each.indices["participant_id"]) for each in sources]
-    if both := tuple(sorted(ids[0] & ids[1])):
+    findings = Findings()
+    if both := sorted(ids[0] & ids[1]):
         what = f"{format_count(len(both), 'id is', 'ids are')} in both studies, which may share people"
         cure = "People whom both models have seen say nothing about replication"
-        print_problems([Problem(Severity.WARNING, what, "", cure, ProblemCode.TRAINING_PEOPLE, offenders=both)])
+        findings.warn(ProblemCode.TRAINING_PEOPLE, what, cure, offenders=both)
+    print_problems(findings)
     return bool(both)
 
 

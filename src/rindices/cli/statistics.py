@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rindices.cli.console import parse_numbers, print_json, print_problems, split_option
-from rindices.cli.options import DataOptions, Json, Tables, make_table_request, take_table_options
+from rindices.cli.options import DataOptions, Indices, Json, Tables, Words, make_table_request, take_table_options
 from rindices.errors import Findings, ProblemCode, Severity, TableError, did_you_mean, format_count
 
 if TYPE_CHECKING:
@@ -139,12 +139,12 @@ def write_results(
 
 @take_table_options("id session missing_codes")
 def associate(
-    indices: Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")],
+    indices: Indices,
     clinical: Annotated[Path, typer.Argument(metavar="CLINICAL", help="Clinical variables, joined by id.")],
     out: Annotated[Path, typer.Option(help="Folder for associations.tsv and .json.")],
     data: DataOptions,
-    variables: Annotated[list[str] | None, typer.Option(help="Columns to correlate; by default all.")] = None,
-    covariates: Annotated[list[str] | None, typer.Option(help="Columns of CLINICAL to adjust for.")] = None,
+    variables: Annotated[Words, typer.Option(help="Columns to correlate; by default all.")] = None,
+    covariates: Annotated[Words, typer.Option(help="Columns of CLINICAL to adjust for.")] = None,
     people: Annotated[
         str | None, typer.Option(help="patients, controls or all; by default patients where groups are known.")
     ] = None,
