@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rindices.model.fitted import FittedModel
     from rindices.model.records import CandidateRecord, ReferenceRecord, SelectionRecord, SettingRecord
     from rindices.selection.choose import GridPoint
-    from rindices.study.config import StudyConfig
+    from rindices.study.config import ModelConfig, StudyConfig
     from rindices.study.exceptions import NoPatternError
     from rindices.tables.cohort import Cohort
 
@@ -83,9 +83,7 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     from rindices.study.preflight import read_reference
     from rindices.study.study import Study
 
-    start = time.monotonic()
-    # whether the weight lambda is part of the choice: several are tried, or the user named one
-    has_weights = study.model.orthogonality is not None or len(study.model.list_weights()) > 1
+    start, has_weights = time.monotonic(), _has_weights(study.model)
     cohort, problems, study = read_study_table(study, folder)
     to_run = Study(cohort, study, read_reference(study.data, folder))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a batch system ends a job by SIGTERM
@@ -166,6 +164,11 @@ def _fit_partitions(table: Path, study: "StudyConfig", folder: Path, out: Path, 
             write_indices(transport.tabulate_people(result.model), out / "r_indices.tsv", result.model.card.unit)
         parts = [part.name for part in transport.parts]
     print_federated_result(result, parts, out, time.monotonic() - start, as_json)
+
+
+def _has_weights(model: "ModelConfig") -> bool:
+    """Return whether the weight lambda is part of the choice: several are tried, or the user named one."""
+    return model.orthogonality is not None or len(model.list_weights()) > 1
 
 
 def _print_json(ending: "FittedModel | NoPatternError", out: Path, page: str | None, seconds: float) -> None:
