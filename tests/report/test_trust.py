@@ -60,7 +60,8 @@ def with_number(results: StudyResults, **changes: Any) -> StudyResults:
 def render_trust(results: StudyResults) -> str:
     trust, findings = build_trust_section(results), summarise_findings(results)
     facts = StudyFacts.of_model(results.model)
-    return render_section("trust", trust=trust, findings=findings, cohort=results.cohort, facts=facts)
+    values = {"results": results, "cohort": results.cohort, "facts": facts}
+    return render_section("trust", trust=trust, findings=findings, **values)
 
 
 @pytest.fixture(scope="module")

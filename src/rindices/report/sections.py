@@ -93,9 +93,7 @@ def summarise_findings(results: StudyResults) -> Context:
     """Return the result in numbers: whether it is in doubt, what the indices are, and where each pattern is."""
     return Context(
         is_doubtful=not results.selection.is_difference_detected,
-        n_patterns=results.model.n_patterns,
         locations=[locate_pattern(results, name) for name in results.names],
-        is_mean_difference=results.is_mean_difference,
         needed=list_needed_people(),
         are_posterior_means=bool(pattern_tables.list_trajectory_heads(results.model)),
     )
@@ -120,14 +118,12 @@ def summarise_test(selection: records.SelectionRecord, cohort: records.CohortRec
     record, difference = selection.number_of_patterns.test, selection.difference
     return Context(
         record=record,
-        p=difference.p,
-        permutations=difference.permutations,
+        difference=difference,
         n_reached=round(difference.p * (difference.permutations + 1)) - 1,
         is_significant=difference.p <= record.level,
         is_open_ended=record.n_patterns > 0 and record.curve[-1].p <= record.level,
         covariates=[] if scale == "none" else cohort.covariate_names,
         n_sites=len(cohort.sites),
-        p_error=difference.p_error,
         is_too_near=difference.is_too_near(record.level),
     )
 
@@ -145,8 +141,6 @@ def collect_warnings(results: StudyResults) -> Context:
         cohort=collect_cohort_warnings(results.cohort, {str(problem.code) for problem in doubts}),
         doubts=doubts,
         weak_patterns=list_weak_patterns(card.pattern_scale),
-        n_trained=members.trained,
-        n_converged=members.converged,
         n_not_converged=members.trained - members.converged,
         n_left_out=members.converged - len(results.model.heads),
         intervals_over_trainings=card.interval_over == "trainings",
@@ -220,13 +214,11 @@ def summarise_methods(results: StudyResults) -> Context:
     name, values = ("default", {}) if card.recipe is None else (card.recipe.name, card.recipe.settings)
     recipe = get_study_recipe(name)
     return Context(
-        card=card,
         recipe=name,
         recipe_description=get_wording(card.unit)(recipe.description),
         share=recipe.get_subsample_share(values),  # of the people that each member is trained on
         n_patterns_tried=sorted({record.setting.n_patterns for record in grid}),
         weights_tried=sorted({record.setting.orthogonality or 0 for record in grid}),
-        n_members=len(results.model.heads),
         ends_at_patients=results.model.heads[0].kind == "contrastive",  # 1 is then the 98th percentile of patients
         n_splits=N_SPLITS,
     )
@@ -259,7 +251,6 @@ def compute_colour_limit(effects: FloatArray) -> float:
 
 def build_trust_section(results: StudyResults) -> Context:
     """Return the permutation test, and how each pattern is reproduced in other people."""
-    number, adjust = results.selection.number_of_patterns, results.model.preprocessing.adjust
     patterns, table = [], []
     for pattern in results.selection.patterns:
         measures, row = [], {"pattern": pattern.name}
@@ -274,9 +265,8 @@ def build_trust_section(results: StudyResults) -> Context:
         patterns.append(Context(record=pattern, measures=measures))
         table.append(row)
     return Context(
-        number=number,
-        test=summarise_test(results.selection, results.cohort, adjust),
-        chart=plot_excess(number.test),
+        test=summarise_test(results.selection, results.cohort, results.model.preprocessing.adjust),
+        chart=plot_excess(results.selection.number_of_patterns.test),
         patterns=patterns,
         data=pd.DataFrame(table),
     )
