@@ -134,11 +134,9 @@ def find_controls(indices: pd.DataFrame) -> BoolArray:
 
 def make_covariate_design(indices: pd.DataFrame, covariates: pd.DataFrame | None) -> FloatArray:
     """Return the covariates of the people of ``indices`` as a design (N, P); rows with missing values are NaN."""
-    return (
-        np.zeros((len(indices), 0))
-        if covariates is None
-        else tidy.encode_covariates(tidy.join_values(indices, covariates))
-    )
+    if covariates is None:
+        return np.zeros((len(indices), 0))
+    return tidy.encode_covariates(tidy.join_values(indices, covariates))
 
 
 def estimate_group_effects(values: AnyArray, group: BoolArray, control: BoolArray, design: FloatArray) -> GroupEffects:

@@ -153,17 +153,9 @@ def compare_people(own: pd.DataFrame, other: pd.DataFrame, pairs: Sequence[Seque
         half = 1.96 * np.sqrt(1.06 / max(patient.sum() - 3, 1))  # of Fisher's z of ranks (Fieller and others, 1957)
         low, high = np.tanh(np.arctanh(min(r, 1 - 1e-9)) + np.array([-half, half]))
         members = patient | control
-        row = {
-            "index": name,
-            "other": matched,
-            "n": int(patient.sum()),
-            "rank_correlation": r,
-            "low": low,
-            "high": high,
-        }
         auc = float(roc_auc_score(patient[members], columns[members, 1]))
-        rows.append(row | {"in_controls": in_controls, "auc": auc})
-    return pd.DataFrame(rows)
+        rows.append((name, matched, int(patient.sum()), r, low, high, in_controls, auc))
+    return pd.DataFrame(rows, columns=["index", "other", "n", "rank_correlation", "low", "high", "in_controls", "auc"])
 
 
 def _correlate_ranks(columns: FloatArray) -> float:

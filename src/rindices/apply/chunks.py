@@ -38,17 +38,12 @@ from rindices.errors import (
     explain_write_errors,
     format_count,
     join_names,
+    parse_codes,
 )
 from rindices.lock import LOCK_NAMES, lock_folder
 from rindices.model.fitted import FittedModel, load
 from rindices.model.unusual import UnusualCount, make_table_warning
-from rindices.tables.chunks import (
-    ChunkSize,
-    OpenedTable,
-    TableChunk,
-    merge_problems,
-    split_into_chunks,
-)
+from rindices.tables.chunks import ChunkSize, OpenedTable, TableChunk, merge_problems, split_into_chunks
 from rindices.tables.cohort import ID, SESSION
 from rindices.tables.io.frames import list_table_files
 from rindices.tables.io.lines import explain_read_errors
@@ -60,12 +55,7 @@ RECORDS_FOLDER = ".rindices"
 _MAX_OFFENDERS = 100
 _MAX_REFUSED = 10_000  # offenders in refused chunks after which the others are not read
 _MAX_HASHES_IN_MEMORY = 4_000_000
-_NOTES_ABOUT_ROWS = (
-    ProblemCode.ENCODING_GUESSED,
-    ProblemCode.MISSING_VALUES,
-    ProblemCode.NO_LINE_END,
-    ProblemCode.ZERO_VOLUMES,
-)
+_NOTES_ABOUT_ROWS = parse_codes("encoding_guessed missing_values no_line_end zero_volumes")
 _MAX_RETRIES = 3  # after a worker was lost
 _LOST_WORKERS = (
     f"worker processes ended before their work was done, {1 + _MAX_RETRIES} times; the system kills them when memory "

@@ -36,7 +36,7 @@ def show(
         raise typer.BadParameter("give --json or --card, not both")
     model = load(path)
     if as_card:
-        typer.echo(render_model_card(model, _list_card_facts(model)), nl=False)
+        typer.echo(render_model_card(model, dict(_list_facts(model))), nl=False)
     else:
         print_result(as_json, _make_json(model), _list_facts(model))
 
@@ -203,19 +203,6 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
     ]
 
 
-def _list_card_facts(model: "FittedModel") -> dict[str, str]:
-    """Return the facts of the model card by the names of its template."""
-    facts = dict(_list_facts(model))
-    reproduced = [f"{name}: {facts[name]}" for name in model.index_names if name in facts]
-    return {name: facts[name] for name in ("covariates", "agreement", "recipe", "unusual", "privacy")} | {
-        "adjustment": facts["adjusted for"],
-        "trained_on": facts["trained on"],
-        "reproduction": ". ".join(reproduced),
-        "sites": facts["sites"] or "not harmonised",
-        "intervals": _describe_intervals(model) or "none",
-    }
-
-
 def _describe_intervals(model: "FittedModel") -> str | None:
     """Return how intervals were calibrated; None where there are none."""
     if model.intervals is None:
@@ -234,11 +221,8 @@ def _describe_privacy(card: "ModelCard") -> str:
     """Return how well the file tells who took part; empty for imported models, of whose people nothing is known."""
     if card.membership is not None:
         return f"for passing on; it tells who took part with an AUC of about {card.membership.auc:.2f} (0.5 is chance)"
-    return (
-        "for its owner: it tells who took part; rindices model publish writes one to pass on"
-        if card.fingerprint
-        else ""
-    )
+    kept = "for its owner: it tells who took part; rindices model publish writes one to pass on"
+    return kept if card.fingerprint else ""
 
 
 def _describe_recipe(card: "ModelCard") -> str:

@@ -120,17 +120,10 @@ def coarsen_model(model: FittedModel, reference: FloatArray | None = None) -> Fi
     centre = round_to(log_sd.mean(), _SMALL_STEP)
     sd = np.exp(centre + round_to(log_sd - centre, _LOG_SD_STEP))
     unit = model.preprocessing.standardiser.sd / sd
-    steps, noise, correlation = (
-        np.mean(arrays, axis=0)
-        for arrays in zip(
-            *(
-                (head.steps[list(order)] * unit, np.linalg.inv(head.precision), head.correlation[np.ix_(order, order)])
-                for head, order in zip(heads, model.orders, strict=True)
-            ),
-            strict=True,
-        )
-    )
-    steps = _coarsen_steps(steps)
+    members = list(zip(heads, model.orders, strict=True))
+    steps = _coarsen_steps(np.mean([head.steps[list(order)] * unit for head, order in members], axis=0))
+    noise = np.mean([np.linalg.inv(head.precision) for head in heads], axis=0)
+    correlation = np.mean([head.correlation[np.ix_(order, order)] for head, order in members], axis=0)
     patterns = steps.sum(axis=1).T
     variation, precision = _coarsen_noise(noise * np.outer(unit, unit), patterns, model, reference)
     share, shift_mean, shift_scale = (
@@ -247,11 +240,7 @@ def _coarsen_preprocessing(
     preprocessing: Preprocessing, sd: FloatArray, patterns: FloatArray, weights: FloatArray
 ) -> Preprocessing:
     """Return a pipeline with rounded numbers; along the weights (R, M), the error of rounding is put back."""
-    residualiser, standardiser, harmoniser = (
-        preprocessing.residualiser,
-        preprocessing.standardiser,
-        preprocessing.harmoniser,
-    )
+    residualiser, harmoniser = preprocessing.residualiser, preprocessing.harmoniser
     gram = patterns.T @ weights
     size = np.sqrt(np.diag(gram))
 
@@ -267,19 +256,17 @@ def _coarsen_preprocessing(
     centre = round_to(residualiser.centre / spread, _SMALL_STEP) * spread
     effects = residualiser.coefficients * spread[:, None] / sd
     common = round_to(np.median(effects, axis=1, keepdims=True), _SMALL_STEP)
-    mean = (standardiser.mean + (centre - residualiser.centre) @ residualiser.coefficients) / sd
+    mean = (preprocessing.standardiser.mean + (centre - residualiser.centre) @ residualiser.coefficients) / sd
     outer = np.outer(spread, spread)
     if harmoniser is not None:
-        site_unit = harmoniser.sd / sd
+        site_effects = common + round_to(harmoniser.coefficients * spread[:, None] / sd - common, _EFFECT_STEP)
         harmoniser = replace(
             harmoniser,
             mean=round_to(harmoniser.mean / sd, _MEAN_STEP) * sd,
             centre=centre,
-            coefficients=(common + round_to(harmoniser.coefficients * spread[:, None] / sd - common, _EFFECT_STEP))
-            * sd
-            / spread[:, None],
+            coefficients=site_effects * sd / spread[:, None],
             sd=sd,
-            shift=coarsen(harmoniser.shift * site_unit, _MEAN_STEP),
+            shift=coarsen(harmoniser.shift * (harmoniser.sd / sd), _MEAN_STEP),
             scale=np.exp(round_to(np.log(harmoniser.scale), _LOG_SD_STEP)),
         )
     return replace(
@@ -290,7 +277,7 @@ def _coarsen_preprocessing(
             coefficients=coarsen(effects, _EFFECT_STEP, common) * sd / spread[:, None],
             covariance=_make_definite(round_to(covariance / outer, _SMALL_STEP)) * outer if len(outer) else covariance,
         ),
-        standardiser=replace(standardiser, mean=coarsen(mean[None], _MEAN_STEP)[0] * sd, sd=sd),
+        standardiser=replace(preprocessing.standardiser, mean=coarsen(mean[None], _MEAN_STEP)[0] * sd, sd=sd),
         harmoniser=harmoniser,
     )
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
@@ -214,7 +215,11 @@ def order_people(cohort: Cohort, seed: int) -> IntArray:
     cells = [*list_json_columns(people), *list_json_columns(cohort.covariates)]
     others = [str(row) for row in zip(*cells, strict=True)] or [""] * len(hashes)
     ids = cohort.people[ID].astype(str).tolist()
-    keys = list(zip(hashes, others, ids, strict=True))
+    return sort_keys(list(zip(hashes, others, ids, strict=True)))
+
+
+def sort_keys(keys: Sequence[Any]) -> IntArray:
+    """Return the positions (N,) of keys in ascending order; equal keys keep their order."""
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.intp)
 
 
@@ -261,8 +266,7 @@ def keep_first_scans(cohort: Cohort, where: str = "") -> tuple[Cohort, list[Prob
 
 def find_first_scans(people: pd.DataFrame) -> IntArray:
     """Return the row of each person's first session, in ascending order."""
-    keys = [make_session_key(str(session)) for session in people[SESSION]]
-    order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.intp)
+    order = sort_keys([make_session_key(str(session)) for session in people[SESSION]])
     return np.sort(order[~people[ID].iloc[order].duplicated().to_numpy()])
 
 
@@ -293,9 +297,8 @@ def find_visit_times(visits: Cohort) -> FloatArray:
 
     Without such a covariate, the number of the scan in the order of the sessions.
     """
-    keys = [make_session_key(str(session)) for session in visits.people[SESSION]]
     ids = visits.people[ID].to_numpy()
-    order = np.array(sorted(range(len(visits)), key=lambda row: (str(ids[row]), keys[row])), dtype=np.intp)
+    order = _sort_visits(ids, visits.people[SESSION])
     is_same_person = ids[order][1:] == ids[order][:-1]
     for name in visits.covariates:
         if pd.api.types.is_numeric_dtype(visits.covariates[name]):
@@ -305,6 +308,11 @@ def find_visit_times(visits: Cohort) -> FloatArray:
     numbers = np.empty(len(visits))
     numbers[order] = pd.Series(ids[order]).groupby(ids[order]).cumcount().to_numpy()
     return numbers
+
+
+def _sort_visits(ids: Iterable[object], sessions: Iterable[object]) -> IntArray:
+    """Return the positions of visits by person and session."""
+    return sort_keys([(str(name), make_session_key(str(each))) for name, each in zip(ids, sessions, strict=True)])
 
 
 def check_visits(table: Table, people: pd.DataFrame, findings: Findings) -> None:
@@ -317,7 +325,7 @@ def check_visits(table: Table, people: pd.DataFrame, findings: Findings) -> None
         return
     joined = f"{table.session_column or 'COLUMN'},{table.id_column}"
     cure = f"If they are different people, make the ids unique, e.g. --id {joined} to join columns; else mend the cells"
-    order = sorted(range(len(ids)), key=lambda row: (ids[row], make_session_key(sessions[row])))
+    order = _sort_visits(ids, sessions)
     names = pd.Series([ids[row] for row in order])
     sex, age = (find_column(people.columns, kinds) for kinds in (SEX_NAMES, AGE_NAMES))
     if sex is not None:

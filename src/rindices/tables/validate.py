@@ -22,7 +22,7 @@ from rindices.errors import (
     join_names,
 )
 from rindices.tables import participants, regions
-from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, check_visits
+from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, check_visits, sort_keys
 from rindices.tables.io.frames import MemoryTable
 from rindices.tables.layout import formats
 from rindices.tables.layout.formats import holds_features, select_columns
@@ -313,22 +313,18 @@ def _describe_parts(parts: UnfilteredCohort, keep: BoolArray, unit: Unit) -> Val
 
 def _build_cohort(parts: UnfilteredCohort, clean: BoolArray, unit: Unit, sort: bool) -> Cohort:
     """Build the cohort of the rows in a mask (N,), sorted by id and session unless they are a chunk."""
-    columns: dict[str, object] = {ID: parts.people.ids}
-    if parts.table.sessions is not None:
-        columns[SESSION] = parts.table.sessions
-    if parts.groups is not None:
-        columns[GROUP] = parts.groups.labels.to_numpy()
-    if parts.sites is not None:
-        columns[SITE] = parts.sites.to_numpy()
-    frames = [parts.regions, pd.DataFrame(columns), parts.covariates]
-    if sort:
-        labels = parts.covariates.select_dtypes("category").columns
-        frames[2] = parts.covariates.astype(dict.fromkeys(labels, "object"))
-    ids = parts.people.ids
+    ids, sessions = parts.people.ids, parts.table.sessions
+    labels = None if parts.groups is None else parts.groups.labels.to_numpy()
+    sites = None if parts.sites is None else parts.sites.to_numpy()
+    columns = {ID: ids, SESSION: sessions, GROUP: labels, SITE: sites}
+    people = pd.DataFrame({name: values for name, values in columns.items() if values is not None})
+    frames = [parts.regions, people, parts.covariates]
     if not sort:
         frames = frames if clean.all() else [frame[clean].reset_index(drop=True) for frame in frames]
-    elif parts.table.sessions is not None or not clean.all() or any(map(gt, ids, ids[1:])):
-        keys = list(zip(ids, parts.table.sessions or ids, strict=True))
-        order = [row for row in sorted(range(len(keys)), key=keys.__getitem__) if clean[row]]
-        frames = [frame.iloc[order].reset_index(drop=True) for frame in frames]
+    else:
+        texts = parts.covariates.select_dtypes("category").columns
+        frames[2] = parts.covariates.astype(dict.fromkeys(texts, "object"))
+        if sessions is not None or not clean.all() or any(map(gt, ids, ids[1:])):
+            order = sort_keys(list(zip(ids, sessions or ids, strict=True)))
+            frames = [frame.iloc[order[clean[order]]].reset_index(drop=True) for frame in frames]
     return Cohort(frames[0], frames[1], frames[2], source=parts.table.layout.format, unit=str(unit))
