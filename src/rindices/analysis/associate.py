@@ -23,15 +23,6 @@ class _CodedVariable(NamedTuple):
     level: str = ""  # the value that is coded as 1
 
 
-class Correlation(NamedTuple):
-    """A correlation with its 95 % interval; all NaN if it is undefined."""
-
-    correlation: float
-    low: float
-    high: float
-    p: float
-
-
 def associate_indices(
     indices: pd.DataFrame,
     clinical: pd.DataFrame,
@@ -88,7 +79,7 @@ def associate_indices(
             used = complete & np.isfinite(severity)
             pair = np.column_stack([severity, coded.values])[used]
             result = _compute_partial_correlation(pair, design[used[complete]])
-            note = _explain_weak_correlation(coded, coded.values[used], result)
+            note = _explain_weak_correlation(coded, coded.values[used], result[0])
             rows.append((name, variable, coded.kind, coded.level, int(used.sum()), *result, np.nan, note))
     table = pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS))
     return table.assign(q=tidy.false_discovery_rate(table["p"]))
@@ -106,39 +97,39 @@ def _code_variable(values: pd.Series) -> _CodedVariable:
     return _CodedVariable(np.full(len(values), np.nan), "")
 
 
-def _compute_partial_correlation(both: FloatArray, design: FloatArray) -> Correlation:
+def _compute_partial_correlation(both: FloatArray, design: FloatArray) -> tuple[float, float, float, float]:
     """Correlate two variables (N, 2) after removing the linear effect of a design (N, P) from both.
 
-    The result is NaN if there are too few people, or if a variable is constant or determined by the covariates.
+    Returns the correlation, its 95 % interval and p. All are NaN if there are too few people, or if a variable is
+    constant or determined by the covariates.
     """
     centred = tidy.standardise_columns(design)
     rank = int(np.linalg.matrix_rank(centred)) if centred.size else 0
     freedom = len(both) - 2 - rank
-    undefined = Correlation(np.nan, np.nan, np.nan, np.nan)
     if freedom < 2:  # Fisher's interval needs N - P > 3
-        return undefined
+        return np.nan, np.nan, np.nan, np.nan
     spread = both.std(axis=0)
     both = both - both.mean(axis=0)
     if rank:
         both = both - centred @ np.linalg.lstsq(centred, both, rcond=None)[0]
     residual_spread = both.std(axis=0)
     if (residual_spread <= 1e-10 * np.maximum(spread, np.finfo(float).tiny)).any():
-        return undefined
+        return np.nan, np.nan, np.nan, np.nan
     r = float(np.clip(np.mean(both[:, 0] * both[:, 1]) / (residual_spread[0] * residual_spread[1]), -1, 1))
     with np.errstate(divide="ignore"):
         t = r * np.sqrt(freedom / np.float64(1 - r * r))
         width = special.ndtri(0.975) / np.sqrt(freedom - 1)
         low, high = np.tanh(np.arctanh(r) + np.array([-width, width]))
-    return Correlation(r, float(low), float(high), float(2 * special.stdtr(freedom, -abs(t))))
+    return (r, float(low), float(high), float(2 * special.stdtr(freedom, -abs(t))))
 
 
-def _explain_weak_correlation(variable: _CodedVariable, values: FloatArray, result: Correlation) -> str:
+def _explain_weak_correlation(variable: _CodedVariable, values: FloatArray, correlation: float) -> str:
     """Return why a correlation is undefined or uncertain; empty if it is neither."""
     if not variable.kind:
         return "more than two categories: recode it as a number or as two categories"
     if not len(values):
         return "no values"
-    if not np.isfinite(result.correlation):
+    if not np.isfinite(correlation):
         return "constant" if np.ptp(values) == 0 else "too few people, or determined by the covariates"
     if variable.kind == "point-biserial":
         ones = int(values.sum())

