@@ -30,7 +30,7 @@ REGIONS = "regions"
 _N_INNER_FOLDS = 5
 
 COLUMN_DESCRIPTIONS = load_columns("classification")
-SUMMARY_COLUMN_DESCRIPTIONS = load_columns("classification_summary")
+SUMMARY_COLUMN_DESCRIPTIONS = load_columns("summary")
 
 
 def classify_patients(

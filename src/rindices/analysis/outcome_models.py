@@ -19,7 +19,6 @@ from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.analysis.tidy import compute_corrected_interval, sum_by_group
 from rindices.errors import AnalysisError
 from rindices.learners.prepared_people import order_by_values
-from rindices.wording import load_columns
 
 NORMAL_QUANTILE = 1.959963984540054
 """Half of a 95 % interval in standard errors."""
@@ -248,8 +247,6 @@ _INNER_FOLDS = 3
 _PENALTIES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 _WEAK_PENALTY = 1e-3  # of columns that are not penalised, for people in a fold without variation
 
-COLUMN_DESCRIPTIONS = load_columns("outcome_concordance")
-
 
 def compare_predictors(
     outcome: Outcome, covariates: FloatArray, sets: Mapping[str, FloatArray], penalised: str = "", seed: int = 0
@@ -259,8 +256,8 @@ def compare_predictors(
     outcome: of N people; covariates (N, C): design columns that every set has in addition, without a penalty; sets:
     design (N, P) by name, the first is the baseline of the differences; penalised: name of the set whose columns get a
     ridge penalty that is chosen by cross-validation among the training people; seed: of the folds. Returns one row per
-    set, with the columns of `COLUMN_DESCRIPTIONS`. Raises AnalysisError: if fewer than 10 people have the event, or
-    fewer than 10 do not have it.
+    set, with the columns of ``outcome_concordance`` in ``columns.toml``. Raises AnalysisError: if fewer than 10 people
+    have the event, or fewer than 10 do not have it.
     """
     if min(outcome.event.sum(), (~outcome.event).sum() if outcome.time is None else len(outcome.event)) < 2 * N_FOLDS:
         what = f"{int(outcome.event.sum())} of {len(outcome.event)} people have the event"

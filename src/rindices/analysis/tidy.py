@@ -19,6 +19,7 @@ from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
 from rindices.tables.io.spreadsheet import protect_texts
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.tables.validation.missing_codes import NO_CODES, mask_missing_codes, report_codes
+from rindices.wording import load_columns
 
 SMALL_GROUP_SIZE = 20
 """Groups with fewer people get a note."""
@@ -162,12 +163,20 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], role: str) -> list[
     return list(names)
 
 
-def write_table(table: pd.DataFrame, path: Path, descriptions: dict[str, str], settings: dict[str, Any]) -> None:
-    """Write a table and its data dictionary; missing folders are created.
+def write_table(
+    table: pd.DataFrame | None, path: Path, settings: dict[str, Any], descriptions: dict[str, str] | None = None
+) -> None:
+    """Write a table and its data dictionary, or remove those of an earlier run if there is no table.
 
-    path: a .tsv file. The dictionary has the same name with .json; descriptions: description of each column; settings:
-    options that the table was computed with.
+    path: a .tsv file, whose folder is created if it is missing. The dictionary has the same name with .json; settings:
+    options that the table was computed with; descriptions: description of each column; by default those of the tables
+    with the name of the file.
     """
+    if table is None:
+        for file in (path, path.with_suffix(".json")):
+            file.unlink(missing_ok=True)
+        return
+    descriptions = descriptions or load_columns(path.stem)
     columns = {name: {"Description": descriptions[name]} for name in table.columns}
     dictionary = {**columns, "GeneratedBy": {"Name": "rindices", "Version": __version__, **settings}}
     text = protect_texts(table).to_csv(None, sep="\t", index=False, na_rep="n/a", lineterminator="\n")

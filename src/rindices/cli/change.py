@@ -7,7 +7,7 @@ import typer
 
 from rindices.cli.console import make_folder, print_json, print_problems, print_result, split_option
 from rindices.cli.options import DataOptions, Indices, Json, Words, take_table_options
-from rindices.cli.statistics import raise_errors, read_variables, write_or_remove
+from rindices.cli.statistics import raise_errors, read_variables
 from rindices.errors import Findings, ProblemCode, explain_write_errors, format_count
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def change(
     """
     from rindices.analysis.change import TrialDesign, change_per_year
     from rindices.analysis.figures import plot_change, plot_group_change
-    from rindices.analysis.tidy import as_records
+    from rindices.analysis.tidy import as_records, write_table
     from rindices.wording import load_columns
 
     findings, adjusted, codes = Findings(), split_option(covariates), tuple(data.get("missing_codes", ()))
@@ -60,9 +60,9 @@ def change(
     }
     make_folder(out)
     with explain_write_errors(f"to {out}"):
-        write_or_remove(result.table, out / "change.tsv", descriptions, settings | summary)
+        write_table(result.table, out / "change.tsv", settings | summary, descriptions)
         for name, table in tables.items():
-            write_or_remove(table, out / f"change_{name}.tsv", load_columns(f"change_{name}"), settings)
+            write_table(table, out / f"change_{name}.tsv", settings)
         plot_change(result, out / "change.png")
         if result.groups is None:
             (out / "change_groups.png").unlink(missing_ok=True)
@@ -135,8 +135,7 @@ def predict(
     Ratios are per standard deviation and adjusted for covariates. Concordance is that of held-out people.
     """
     from rindices.analysis.figures import plot_outcome
-    from rindices.analysis.outcome_models import COLUMN_DESCRIPTIONS
-    from rindices.analysis.predict import EFFECT_COLUMNS, SURVIVAL_COLUMNS, predict_outcome
+    from rindices.analysis.predict import predict_outcome
     from rindices.analysis.tidy import as_records, write_table
 
     adjusted, codes = split_option(covariates), tuple(data.get("missing_codes", ()))
@@ -155,9 +154,8 @@ def predict(
     make_folder(out)
     settings = {"event": event, "time": time, "covariates": list(adjusted), "seed": seed}
     with explain_write_errors(f"to {out}"):
-        write_table(result.effects, out / "outcome_effects.tsv", EFFECT_COLUMNS, settings)
-        write_table(result.concordance, out / "outcome_concordance.tsv", COLUMN_DESCRIPTIONS, settings)
-        write_or_remove(result.survival, out / "outcome_survival.tsv", SURVIVAL_COLUMNS, settings)
+        for name in ("effects", "concordance", "survival"):
+            write_table(getattr(result, name), out / f"outcome_{name}.tsv", settings)
         plot_outcome(result, out / "outcome.png")
     print_problems(result.problems)
     if as_json:

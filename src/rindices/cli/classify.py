@@ -59,11 +59,11 @@ def classify(
     held_out = path.name == HELD_OUT_FILE or (is_own and study.model.get_recipe().leaves_people_out)
     compared = _describe_comparison(cohort, study.adjust, held_out)
     settings = {"repeats": repeats, "seed": seed, "test_size": 0.2, "compared": compared, "held_out": held_out}
-    write_table(results, out / "classification.tsv", analysis.COLUMN_DESCRIPTIONS, settings)
+    write_table(results, out / "classification.tsv", settings)
     summary = analysis.summarise_auc(results, people)
     lines = [f"{row.features}: AUC {row.auc:.3f} ({row.low:.3f} to {row.high:.3f})" for row in summary.itertuples()]
     text = "\n".join([*lines, f"Compared: {compared}", *_list_doubts(cohort, held_out)])
-    write_results(summary, out / "summary.tsv", analysis.SUMMARY_COLUMN_DESCRIPTIONS, settings, as_json, text)
+    write_results(summary, out / "summary.tsv", settings, as_json, text)
 
 
 def _choose_indices(path: Path) -> Path:
@@ -121,7 +121,6 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Fit a study on each half of its people, and compare the R-indices of people that one half has not seen."""
-    from rindices.analysis.reproduce import COLUMN_DESCRIPTIONS
     from rindices.analysis.reproduce import reproduce_in_halves as run
     from rindices.apply.tables import write_indices
     from rindices.cli.fit import read_study_cohort
@@ -158,4 +157,4 @@ def reproduce(
     concordance = halves.table["concordance"].mean()
     summary = f"halves order people they have not both seen alike: {concordance:.3f} of pairs (0.5 is chance)"
     settings = {"splits": splits, "seed": first}
-    write_results(halves.table, out / "halves.tsv", COLUMN_DESCRIPTIONS, settings, as_json, summary)
+    write_results(halves.table, out / "halves.tsv", settings, as_json, summary)

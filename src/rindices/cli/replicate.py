@@ -12,7 +12,7 @@ import typer
 
 from rindices.cli.console import make_folder, print_problems
 from rindices.cli.options import Json
-from rindices.cli.statistics import write_or_remove, write_results
+from rindices.cli.statistics import write_results
 from rindices.errors import (
     AnalysisError,
     Findings,
@@ -66,6 +66,7 @@ def replicate(
     import pandas as pd
 
     from rindices.analysis import replicate as analysis
+    from rindices.analysis.tidy import write_table
     from rindices.atomic import write_atomically
 
     make_folder(out)
@@ -94,8 +95,8 @@ def replicate(
     with explain_write_errors(f"to {out}"):
         analysis.plot_replication(result, names, out / "replication.png")
         write_atomically(out / "replication.txt", f"{text}\n".encode())
-    write_or_remove(people, out / "replication_people.tsv", analysis.PEOPLE_COLUMN_DESCRIPTIONS, settings)
-    write_results(result.table, out / "replication.tsv", analysis.COLUMN_DESCRIPTIONS, settings, as_json, text)
+    write_table(people, out / "replication_people.tsv", settings)
+    write_results(result.table, out / "replication.tsv", settings, as_json, text)
 
 
 def _read_source(path: Path) -> _Source:

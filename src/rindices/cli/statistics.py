@@ -107,29 +107,11 @@ def read_images(people: "pd.DataFrame", source: Path, column: str) -> "pd.DataFr
     return frame if table.sessions is None else frame.assign(session_id=table.sessions)
 
 
-def write_or_remove(
-    table: "pd.DataFrame | None", path: Path, descriptions: dict[str, str], settings: dict[str, Any]
-) -> None:
-    """Write a table and its data dictionary; without a table, remove those of an earlier run."""
-    from rindices.analysis.tidy import write_table
-
-    if table is not None:
-        write_table(table, path, descriptions, settings)
-        return
-    path.unlink(missing_ok=True)
-    path.with_suffix(".json").unlink(missing_ok=True)
-
-
-def write_results(
-    table: "pd.DataFrame", path: Path, descriptions: dict[str, str], settings: dict[str, Any], as_json: bool, text: str
-) -> None:
-    """Write a table and its data dictionary, and print it as JSON or a text about it.
-
-    descriptions: description of each column; settings: options and versions that led to the table.
-    """
+def write_results(table: "pd.DataFrame", path: Path, settings: dict[str, Any], as_json: bool, text: str) -> None:
+    """Write a table, see `rindices.analysis.tidy.write_table`, and print it as JSON or a text about it."""
     from rindices.analysis.tidy import as_records, write_table
 
-    write_table(table, path, descriptions, settings)
+    write_table(table, path, settings)
     if as_json:
         print_json({"out": str(path), **settings, "results": as_records(table)})
     else:
@@ -151,7 +133,7 @@ def associate(
     as_json: Json = False,
 ) -> None:
     """Correlate R-indices with clinical variables: Pearson or point-biserial, intervals, false discovery rate."""
-    from rindices.analysis.associate import COLUMN_DESCRIPTIONS, associate_indices
+    from rindices.analysis.associate import associate_indices
 
     index_table, clinical_table = read_variables(indices, clinical, data)
     people = people or ("patients" if "group" in index_table else "all")  # what associate_indices does
@@ -162,7 +144,7 @@ def associate(
     message = f"{significant} of {len(table)} associations with a false discovery rate below 0.05 ({people})"
     settings = {"people": people, "covariates": list(adjusted)}
     settings |= {"missing_codes": list(codes)} if codes else {}
-    write_results(table, out / "associations.tsv", COLUMN_DESCRIPTIONS, settings, as_json, message)
+    write_results(table, out / "associations.tsv", settings, as_json, message)
 
 
 @take_table_options("participants group controls patients covariates id session exclude include missing_codes")
@@ -193,9 +175,9 @@ def compare(
         compared = voxels.compare_voxels(people, paths, covariates=adjusted, mask=mask, cuts=limits)
         settings["maps"] = [str(path) for path in voxels.write_maps(compared, out)]
         maps = {"cuts": limits, "maps": settings["maps"]}
-        write_table(compared.table, out / "voxels.tsv", voxels.COLUMN_DESCRIPTIONS, maps)
+        write_table(compared.table, out / "voxels.tsv", maps)
     subgroups = tabulate_subgroups(people, make_subgroups(people, limits))
-    write_table(subgroups, out / "subgroups.tsv", _ID_COLUMNS | COLUMN_DESCRIPTIONS, settings)
+    write_table(subgroups, out / "subgroups.tsv", settings, _ID_COLUMNS | COLUMN_DESCRIPTIONS)
     significant = int((table["q"] < 0.05).sum())
     message = f"{significant} of {len(table)} differences with a false discovery rate below 0.05"
-    write_results(table, out / "regions.tsv", COLUMN_DESCRIPTIONS, settings, as_json, message)
+    write_results(table, out / "regions.tsv", settings, as_json, message)
