@@ -17,7 +17,6 @@ from rindices.experiments.simulate import write_cohort
 from tests.analysis.helpers import BLOB_CENTRE, IMAGE_AFFINE, N_PEOPLE, make_clinical_tables, write_images
 
 TABLE = pd.DataFrame({"index": ["r1"], "effect": [0.5]})
-DESCRIPTIONS = {"index": "The R-index.", "effect": "The effect."}
 
 
 def test_errors_are_raised_and_other_problems_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,12 +31,12 @@ def test_errors_are_raised_and_other_problems_printed(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_a_table_is_written_and_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
-    write_results(TABLE, tmp_path / "t.tsv", DESCRIPTIONS, {"seed": 1}, as_json, "one effect")
-    assert (tmp_path / "t.tsv").read_text() == "index\teffect\nr1\t0.5\n"
-    assert (tmp_path / "t.json").is_file()
+    write_results(TABLE, tmp_path / "regions.tsv", {"seed": 1}, as_json, "one effect")
+    assert (tmp_path / "regions.tsv").read_text() == "index\teffect\nr1\t0.5\n"
+    assert (tmp_path / "regions.json").is_file()
     output = capsys.readouterr().out
     if as_json:
-        expected = {"out": str(tmp_path / "t.tsv"), "seed": 1, "results": [{"index": "r1", "effect": 0.5}]}
+        expected = {"out": str(tmp_path / "regions.tsv"), "seed": 1, "results": [{"index": "r1", "effect": 0.5}]}
         assert json.loads(output) == expected
     else:
         assert output == "one effect\n"

@@ -15,6 +15,8 @@ from rindices.tables.cohort import GROUP, ID
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
 UP_COLOUR, DOWN_COLOUR, UNSURE_COLOUR, LINE_COLOUR = "#D55E00", "#0072B2", "#9AA3AD", "#444444"
+_STYLE: Any = {"axes.titlelocation": "left", "axes.titlesize": "medium"}
+_STYLE |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
 
 
 @contextmanager
@@ -22,16 +24,17 @@ def draw_panels(
     path: Path, size: tuple[float, float], n_rows: int, n_columns: int, width_ratios: list[float] | None = None
 ) -> Iterator[Any]:
     """Yield the axes (rows, columns) of a figure with a size in inches, and write it in the end."""
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(n_rows, n_columns, width_ratios=width_ratios, squeeze=False)
-    for axes in panels.flat:
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", alpha=0.3)
-    yield panels
-    with atomic_path(path) as temporary_path:
-        figure.savefig(temporary_path, dpi=150)
+    with rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(n_rows, n_columns, width_ratios=width_ratios, squeeze=False)
+        for axes in panels.flat:
+            axes.grid(axis="y", alpha=0.3)
+        yield panels
+        with atomic_path(path) as temporary_path:
+            figure.savefig(temporary_path, dpi=150)
 
 
 _COLOURS = dict(zip(THIRDS, (DOWN_COLOUR, UNSURE_COLOUR, UP_COLOUR), strict=True))
@@ -51,10 +54,9 @@ def _plot_survival(axes: Any, curves: pd.DataFrame, name: str) -> None:
         curve = curves[curves["third"] == third]
         axes.step(curve["time"], curve["survival"], where="post", color=colour, label=f"{third} third")
         axes.fill_between(curve["time"], curve["low"], curve["high"], step="post", color=colour, alpha=0.15, lw=0)
-    axes.set(ylim=(0, 1.02), xlabel="time", ylabel="share without the event")
-    p = float(curves["log_rank_p"].iloc[0])
-    axes.set_title(f"{name}, log-rank p = {p:.2g}", loc="left", fontsize="medium")
-    axes.legend(loc="lower left", frameon=False, fontsize="small")
+    title = f"{name}, log-rank p = {curves['log_rank_p'].iloc[0]:.2g}"
+    axes.set(ylim=(0, 1.02), xlabel="time", ylabel="share without the event", title=title)
+    axes.legend(loc="lower left", fontsize="small")
 
 
 def _plot_ratios(axes: Any, effects: pd.DataFrame) -> None:
@@ -72,7 +74,7 @@ def _plot_ratios(axes: Any, effects: pd.DataFrame) -> None:
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("{x:g}")
     axes.tick_params(axis="x", which="both", labelsize="small", rotation=45)
-    axes.legend(frameon=False, fontsize="small")
+    axes.legend(fontsize="small")
     axes.grid(visible=False, axis="y")
     axes.grid(axis="x", alpha=0.3)
 
@@ -96,15 +98,14 @@ def plot_change(change: YearlyChange, path: Path) -> None:
             _plot_person_slopes(right, table, name)
         panels[-1, 0].set_xlabel("years since the first visit")
         panels[-1, 1].set_xlabel("people, by their change")
-        panels[0, 0].set_title(f"Visits of {len(lines):,} people", loc="left", fontsize="medium")
-        title = f"Change per year and its {NOMINAL_COVERAGE:.0%} interval"
-        panels[0, 1].set_title(title, loc="left", fontsize="medium")
+        panels[0, 0].set_title(f"Visits of {len(lines):,} people")
+        panels[0, 1].set_title(f"Change per year and its {NOMINAL_COVERAGE:.0%} interval")
 
 
 def plot_group_change(change: YearlyChange, path: Path) -> None:
     """Draw one row per R-index into a PNG file: change since the first visit, and slopes by group."""
-    if change.groups is None or change.retest is None:
-        raise ValueError("the figure needs groups")
+    assert change.groups is not None
+    assert change.retest is not None
     number = len(change.groups)
     with draw_panels(path, (9.0, 2.9 * number + 0.6), number, 2, [1.4, 1]) as panels:
         records, limits = change.groups.to_dict("records"), change.retest["smallest_change"]
@@ -116,7 +117,7 @@ def plot_group_change(change: YearlyChange, path: Path) -> None:
         panels[-1, 0].set_xlabel("years since the first visit")
         low, high = panels[0, 0].get_ylim()
         panels[0, 0].set_ylim(low, high + 0.35 * (high - low))  # room for the legend
-        panels[0, 0].legend(loc="upper left", frameon=False, fontsize="small")
+        panels[0, 0].legend(loc="upper left", fontsize="small")
 
 
 def _assign_colours(table: pd.DataFrame, name: str) -> Any:
@@ -179,7 +180,6 @@ def _plot_group_slopes(axes: Any, people: pd.DataFrame, record: dict[str, float]
             axes.errorbar(position, mean, [[mean - low], [high - mean]], fmt="o", color="black", capsize=4, ms=5)
     axes.axhline(0, color=LINE_COLOUR, lw=0.8)
     axes.set_xticks([0, 1], ["controls", "patients"])
-    axes.set_xlim(-0.6, 1.6)
-    axes.set_ylabel(f"{name} per year, shrunken" if shrunken else f"change of {name}")
+    ylabel = f"{name} per year, shrunken" if shrunken else f"change of {name}"
     title = f"difference {record['difference']:.3f} per year, p = {record['p']:.2g}"
-    axes.set_title(title, loc="left", fontsize="medium")
+    axes.set(xlim=(-0.6, 1.6), ylabel=ylabel, title=title)

@@ -216,12 +216,12 @@ def plot_replication(result: Replication, names: tuple[str, str], path: Path) ->
             axes.axhline(0, color=UNSURE_COLOUR, lw=0.8)
             axes.axvline(0, color=UNSURE_COLOUR, lw=0.8)
             axes.scatter(x, y, s=10, color=UP_COLOUR if row.matched else UNSURE_COLOUR)
-            axes.set(xlabel=f"{row.first} of {names[0]}", ylabel=f"{row.second} of {names[1]}")
-            axes.set_title(f"r = {row.correlation:.2f}, {_format_p(row.p)}", loc="left", fontsize="medium")
+            title = f"r = {row.correlation:.2f}, {_format_p(row.p)}"
+            axes.set(xlabel=f"{row.first} of {names[0]}", ylabel=f"{row.second} of {names[1]}", title=title)
         axes = panels[0, -1]
         axes.hist(result.largest, bins=40, color=UNSURE_COLOUR)
         axes.axvline(result.chance, color=LINE_COLOUR, ls="--", lw=1)
         for row in result.table.dropna(subset="p").itertuples():
             axes.axvline(row.correlation, color=UP_COLOUR if row.matched else LINE_COLOUR)
-        axes.set(xlabel="correlation over regions", ylabel="random maps", xlim=(None, 1))
-        axes.set_title("random maps (dashed: 95 %)", loc="left", fontsize="medium")
+        title = "random maps (dashed: 95 %)"
+        axes.set(xlabel="correlation over regions", ylabel="random maps", xlim=(None, 1), title=title)

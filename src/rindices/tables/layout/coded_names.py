@@ -19,10 +19,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
-from rindices.tables.layout import NAMES
+from rindices.tables.layout import NAMES, read_data_rows
 
 _ADNI_REGEX = re.compile(r"ST(\d+)(CV|SV|TA|SA|TS|HS)(_UCSFFS\w+)?", re.IGNORECASE)
 _ADNI_SUFFIXES = {"CV": "_volume", "TA": "_thickness", "SA": "_area"}
@@ -69,9 +68,7 @@ def load_codes(name: str) -> dict[int, tuple[str, ...]]:
     In ``adni_structures`` it is a FreeSurfer name, of a parcel without its measure; in ``ukb_fields`` an atlas and the
     name of a structure in it.
     """
-    text = (files("rindices.tables") / "data" / f"{name}.csv").read_text("utf-8")
-    rows = [line.split(",") for line in text.splitlines()[1:]]
-    return {int(code): tuple(values) for code, *values in rows}
+    return {int(code): tuple(values) for code, *values in read_data_rows(name)}
 
 
 def name_adni_structures(columns: Iterable[str]) -> tuple[dict[str, str], dict[str, list[str]]]:
@@ -135,8 +132,7 @@ def load_labels() -> dict[str, dict[str, tuple[str, str]]]:
     In the file ``*``, ``@`` and ``#`` stand for a side; fluid and vessels have the names of FreeSurfer.
     """
     labels: dict[str, dict[str, tuple[str, str]]] = {program: {} for program in _PROGRAM_PREFIXES}
-    text = (files("rindices.tables") / "data" / "atlas_labels.csv").read_text("utf-8")
-    for program, label, region, tissue in (line.split(",") for line in text.splitlines()[1:]):
+    for program, label, region, tissue in read_data_rows("atlas_labels"):
         prefix = "" if tissue in ("ventricle", "no tissue") else _PROGRAM_PREFIXES[program]
         for word, hemisphere in (("Left", "lh"), ("Right", "rh")):
             spelling = label.replace("*", word[0] if program == "cat12" else word)

@@ -167,19 +167,12 @@ def _read_stats(path: Path) -> dict[str, float]:
     for line in path.read_text("utf-8", errors="replace").splitlines():
         match = _ETIV_REGEX.match(line)
         if match:
-            row["eTIV"] = _parse_float(match[1])
+            row["eTIV"] = float(pd.to_numeric(match[1], errors="coerce"))
         fields = line.split()
         if fields[:2] == ["#", "ColHeaders"]:
             width = len(fields) - 2
         elif fields and not line.startswith("#"):
             if len(fields) < width:
                 return {}
-            row[fields[4]] = _parse_float(fields[3])
+            row[fields[4]] = float(pd.to_numeric(fields[3], errors="coerce"))
     return row
-
-
-def _parse_float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")

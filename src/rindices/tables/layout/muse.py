@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.resources import files
+
+from rindices.tables.layout import read_data_rows
 
 ICV_CODE = 702
 _COMPOSITE_CODES = range(300, 1000)
@@ -41,8 +42,7 @@ def region_name(code: int) -> str:
 @cache
 def single_regions() -> dict[int, MuseRegion]:
     """Return the 145 single regions by code."""
-    text = (files("rindices.tables") / "data" / "muse_regions.csv").read_text("utf-8")
-    rows = [line.split(",") for line in text.splitlines()[1:]]
+    rows = read_data_rows("muse_regions")
     return {int(row[0]): MuseRegion(int(row[0]), row[1], row[2], row[3], float(row[4])) for row in rows}
 
 
