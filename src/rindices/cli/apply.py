@@ -108,13 +108,12 @@ def _find_training_people(model: Path, out: Path) -> list[Problem]:
     own = model.parent / "r_indices.tsv"
     if not own.is_file() or own.resolve() == out.resolve():
         return []
-    separator, ids = SEPARATORS.get(out.suffix), []
-    for path, sep in ((own, "\t"), (out, separator)):
-        if sep is None:
-            ids.append(pd.read_parquet(path, columns=[ID])[ID].astype(str))
-        else:
-            ids.append(pd.read_csv(path, sep=sep, usecols=[ID], dtype=str)[ID])
-    known = sorted(set(ids[0]) & set(ids[1]))
+    trained = pd.read_csv(own, sep="\t", usecols=[ID], dtype=str)[ID]
+    if out.suffix in SEPARATORS:
+        applied = pd.read_csv(out, sep=SEPARATORS[out.suffix], usecols=[ID], dtype=str)[ID]
+    else:
+        applied = pd.read_parquet(out, columns=[ID])[ID].astype(str)
+    known = sorted(set(trained) & set(applied))
     if not known:
         return []
     people = format_count(len(known), "person of this table was", "people of this table were")

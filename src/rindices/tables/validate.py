@@ -191,11 +191,8 @@ def _read_unfiltered_cohort(
             of_table.misspelt(ProblemCode.UNKNOWN_COLUMN, what, name, columns)
     numbers = regions.read_region_values(table, request.exclude, of_table)
     icv = regions.select_icv(table, people)
-    roles = request.roles
-    is_features = holds_features(table.layout, request.measure)
-    if None in (roles.site, roles.covariates):
-        has_icv = icv is not None and request.measure != "thickness" and not is_features
-        roles = participants.resolve_roles(people, roles, table.layout, has_icv, not request.model_regions)
+    has_icv = icv is not None and request.measure != "thickness" and not holds_features(table.layout, request.measure)
+    roles = participants.resolve_roles(people, request.roles, table.layout, has_icv, not request.model_regions)
     known = pd.DataFrame() if first is None else first.cohort_or_raise().covariates
     kinds = {str(name): pd.api.types.is_numeric_dtype(values) for name, values in known.items()}
     covariates = participants.read_covariates(people, roles.covariates or (), icv, kinds)

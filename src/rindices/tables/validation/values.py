@@ -197,13 +197,11 @@ def check_measures(by_region: dict[str, str], requested: str | None, findings: F
         what = f"all {len(by_region)} regions are {join_names(kinds)}, not volume"
         cure = f"Export volumes (aparcstats2table --meas volume), or say --measure {suggestion} if it is meant"
         findings.error(ProblemCode.WRONG_MEASURE, what, cure)
-    elif requested in (None, "volume", "any", ALL_MEASURES):
-        return by_region
-    elif requested not in kinds and kinds != ["volume"]:
+    elif requested not in (None, "volume", "any", ALL_MEASURES):
+        if requested in kinds or kinds == ["volume"]:
+            return dict.fromkeys(by_region, requested)
         what = f"the regions are {join_names(kinds)}, not {requested}"
         findings.error(ProblemCode.WRONG_MEASURE, what, f"Say --measure {kinds[0]}")
-    else:
-        return dict.fromkeys(by_region, requested)
     return by_region
 
 
