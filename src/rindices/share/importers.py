@@ -4,10 +4,12 @@ Shape letters: R regions, M patterns, C covariates, Q severities.
 """
 
 import hashlib
+import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,37 +31,10 @@ if TYPE_CHECKING:
 
 
 _UNPAIRED_CODES = (35, 71, 72, 73, 95)
-_AGEING_CITATION = (
-    "Yang Z, et al. Brain aging patterns in a large and diverse cohort of 49,482 individuals. "
-    "Nature Medicine, 2024. doi:10.1038/s41591-024-03144-x."
+PUBLISHED_MODELS: dict[str, dict[str, Any]] = tomllib.loads(
+    files("rindices.share").joinpath("published.toml").read_text("utf-8")
 )
-
-
-@dataclass(frozen=True)
-class PublishedModel:
-    """Facts about a published checkpoint that the file does not contain.
-
-    covariates: in the order of training, as `import_checkpoint` takes them; order: column of each R-index, in the order
-    of the published names; digest: hash of the numbers, by which other files are refused.
-    """
-
-    covariates: tuple[str, ...]
-    order: tuple[int, ...]
-    citation: str
-    digest: str
-
-
-PUBLISHED_MODELS = {
-    "ad_2rindices": PublishedModel(
-        ("sex=F/M", "age"), (0, 1), CITATION, "263ac82a6aa31b5e3999d8c8abde4263a56765e0b86352ed407f54456edaa494"
-    ),
-    "brain_aging_5rindices": PublishedModel(
-        ("sex=F/M", "icv"),
-        (0, 4, 1, 2, 3),
-        f"{_AGEING_CITATION} {CITATION}",
-        "6fb565bb1faa80447293369205ec575d79e2da76be810f4e7aad48ef2a8d8528",
-    ),
-}
+"""Facts about published checkpoints that the files do not contain."""
 
 
 def list_published_regions() -> tuple[str, ...]:
@@ -74,11 +49,13 @@ def import_published(path: Path, name: str) -> FittedModel:
     if name not in PUBLISHED_MODELS:
         raise ModelError(f"no published model is called '{name}': {did_you_mean(name, list(PUBLISHED_MODELS))}")
     published, checkpoint = PUBLISHED_MODELS[name], _read_checkpoint(path)
-    if hash_checkpoint(checkpoint) != published.digest:
+    if hash_checkpoint(checkpoint) != published["digest"]:
         what = f"{path.name} is a checkpoint, but its numbers are not those of the published {name}"
         raise ModelError(f"{what}: get the file again, or import it as a model of your own with --regions.")
-    card = ModelCard(name=name, source="dlmuse", unit="mm3", licence="MIT", citation=published.citation)
-    return _build_model(path.name, checkpoint, list_published_regions(), published.covariates, published.order, card)
+    citation = f"{published['citation']} {CITATION}".strip()
+    card = ModelCard(name=name, source="dlmuse", unit="mm3", licence="MIT", citation=citation)
+    covariates, order = published["covariates"], tuple(published["order"])
+    return _build_model(path.name, checkpoint, list_published_regions(), covariates, order, card)
 
 
 def import_checkpoint(

@@ -36,11 +36,9 @@ _FIELD_REGEXES = tuple(
     )
 )
 PARCELS = frozenset(NAMES["structures"]["parcels"].split())
-_STRUCTURES = {
-    **{"thalamusproper": "Thalamus", "thalamus": "Thalamus", "caudate": "Caudate", "putamen": "Putamen"},
-    **{"pallidum": "Pallidum", "hippocampus": "Hippocampus", "amygdala": "Amygdala"},
-    **{"accumbensarea": "Accumbens-area", "ventraldc": "VentralDC"},
-}
+_STRUCTURES_TEXT = "Thalamus Caudate Putamen Pallidum Hippocampus Amygdala Accumbens-area VentralDC"
+_STRUCTURES = {name.replace("-", "").lower(): name for name in _STRUCTURES_TEXT.split()}
+_STRUCTURES["thalamusproper"] = "Thalamus"
 _NOT_CORTEX = ("unknown", "corpuscallosum", "medialwall")
 _SIDES = {"l": "lh", "lh": "lh", "left": "lh", "r": "rh", "rh": "rh", "right": "rh"}
 _SIDE = "lh|rh|left|right|l|r"
