@@ -140,9 +140,8 @@ def change_per_year(
         for label, rows in table.groupby(GROUP):
             retest[f"{label}s_beyond"] = [rows[f"{name}_more_than_noise"].mean() for name in names]
         retest = retest.reset_index()
-        groups = _compare_groups(
-            measured, labels, visits[is_first][list(covariates)].set_axis(ids), estimated, findings
-        )
+        at_first_visit = visits[is_first][list(covariates)].set_axis(ids)
+        groups = _compare_groups(measured, labels, at_first_visit, estimated, findings)
         groups.insert(0, "index", names)
     sizes = _size_trials(names, estimated, trial or TrialDesign())
     courses = visits[[ID, *names]].assign(years=elapsed)

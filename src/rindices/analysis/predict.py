@@ -120,9 +120,8 @@ def predict_outcome(
 def _check_times(times: pd.Series, ids: pd.Series) -> FloatArray:
     """Return the times (N,); refuse texts and negative ones."""
     if not pd.api.types.is_numeric_dtype(times):
-        raise AnalysisError(
-            f"{times.name} is not a number: give the time from the R-indices to the event or to the end."
-        )
+        cure = "give the time from the R-indices to the event or to the end"
+        raise AnalysisError(f"{times.name} is not a number: {cure}.")
     if (times < 0).any():
         offenders = join_names(ids[times < 0])
         raise AnalysisError(f"{times.name} is negative: {offenders}. Count from the visit of the R-indices.")

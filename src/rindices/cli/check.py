@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rindices.cli import options
 from rindices.cli.console import print_facts, print_json, print_problems, split_option
-from rindices.cli.options import TABLE, TRAINING, DataOptions, Json, Words, load_study, take_table_options
+from rindices.cli.options import TABLE, TRAINING, Words, describe_option
 from rindices.errors import ProblemCode, Severity, join_names
 from rindices.wording import FEATURE_UNIT, get_wording
 
@@ -21,25 +22,21 @@ _STOPPING_CODES = {ProblemCode.MISSING_VALUES}
 """Notes of a table that stop fit unless the user says what to do."""
 
 
-@take_table_options("- on_missing")
+@options.take_table_options("- on_missing")
 def check(
     tables: Annotated[
         list[Path], typer.Argument(metavar="STUDY.toml|TABLE...", help="A study file, or volumes joined by id.")
     ],
-    data: DataOptions,
-    patterns: Annotated[
-        Words, typer.Option(rich_help_panel=TRAINING, help="Numbers of patterns that fit is to try.")
-    ] = None,
-    recipe: Annotated[str | None, typer.Option(rich_help_panel=TRAINING, help="How fit is to train.")] = None,
-    on_missing: Annotated[
-        str | None, typer.Option(rich_help_panel=TABLE, help="model, drop, error, or report.")
-    ] = None,
-    as_json: Json = False,
+    data: options.DataOptions,
+    patterns: Annotated[Words, describe_option("Numbers of patterns that fit is to try.", panel=TRAINING)] = None,
+    recipe: Annotated[str | None, describe_option("How fit is to train.", panel=TRAINING)] = None,
+    on_missing: Annotated[str | None, describe_option("model, drop, error, or report.", panel=TABLE)] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Read and validate a table of regional volumes, say what it is and what to fix, and whether fit would run."""
     from rindices.study.preflight import resolve_study
 
-    study, folder = load_study(tables, data, {"patterns": split_option(patterns), "recipe": recipe}, {})
+    study, folder = options.load_study(tables, data, {"patterns": split_option(patterns), "recipe": recipe}, {})
     policy = on_missing or ("report" if study.data.on_missing == "model" else study.data.on_missing)
     result = _check_for_training(*resolve_study(study, folder, policy), folder)
     if as_json:

@@ -152,9 +152,8 @@ def _fit_partitions(table: Path, study: "StudyConfig", folder: Path, out: Path, 
     check = partial(check_cells, seed=study.run.seed, adjust=study.adjust, on_outlier=study.data.on_outlier)
     with connect_partitions(table.absolute(), request, check, study.run.workers, study.run.scheduler) as transport:
         if n_left_out := transport.count_left_out():
-            print_line(
-                f"{format_count(n_left_out, 'person lacks', 'people lack')} a covariate or many regions; left out"
-            )
+            people = format_count(n_left_out, "person lacks", "people lack")
+            print_line(f"{people} a covariate or many regions; left out")
         print_problems(transport.list_problems())
         result = run_federated_study(transport, settings, out, print_line)
         wrong_cells = transport.list_wrong_cells()
@@ -203,10 +202,8 @@ def _list_facts(model: "FittedModel", has_weights: bool, out: Path) -> list[tupl
     weight, held_out = chosen.setting.orthogonality, chosen.held_out
     decision = f"{'as asked' if number.forced else number.decided_by}; test: {number.by_test}"
     found = _ONE_INDEX if selection.finding == "mean_difference" else f"{model.n_patterns} ({decision})"
-    can_be_published = model.card.recipe is not None and model.card.recipe.name == "default"
-    passing_on = (
-        f"to pass it on: rindices model publish {out} --out FILE" if can_be_published else "keep it to yourself"
-    )
+    is_default = model.card.recipe is not None and model.card.recipe.name == "default"
+    passing_on = f"to pass it on: rindices model publish {out} --out FILE" if is_default else "keep it to yourself"
     return [
         ("people", say.people(facts)),
         ("adjusted for", say.adjustment(facts.adjustment)),

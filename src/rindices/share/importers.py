@@ -88,9 +88,8 @@ def read_region_list(path: Path) -> list[str]:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(
-            f"{path} cannot be read as a list of regions: give a text file with one region per line."
-        ) from error
+        cure = "give a text file with one region per line"
+        raise ModelError(f"{path} cannot be read as a list of regions: {cure}.") from error
     return [word.strip() for line in text.splitlines() for word in line.split(",") if word.strip()]
 
 

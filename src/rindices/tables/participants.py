@@ -391,9 +391,8 @@ def check_ages(people: JoinedParticipants, labels: GroupLabels, keep: BoolArray)
     low, high = controls.quantile([0.05, 0.95])
     within = float(patients.between(low, high).mean())
     if within < MIN_AGE_OVERLAP:
-        what = (
-            f"only {within:.0%} of patients have an age that is common among controls ({low:.0f} to {high:.0f} years)"
-        )
+        common = f"common among controls ({low:.0f} to {high:.0f} years)"
+        what = f"only {within:.0%} of patients have an age that is {common}"
         cure = "Ageing that controls do not show passes as disease: give controls of the patients' ages"
         people.findings.warn(ProblemCode.AGES_APART, what, cure, subject=column)
 
