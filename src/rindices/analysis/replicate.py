@@ -10,11 +10,13 @@ Shape letters: R regions, M and K patterns of two studies, T structures, N maps.
 """
 
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from jinja2 import Environment, StrictUndefined
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import rankdata
 from sklearn.metrics import roc_auc_score
@@ -171,37 +173,23 @@ def describe_replication(
     people: rows of `compare_people` with the number of the ``study`` (1 or 2); has_common_people: whether both studies
     may have the same people.
     """
-    table, (first, second) = result.table, names
-    pairs = [
-        f"{row.first} of {first} and {row.second} of {second} (r = {row.correlation:.2f}, {_format_p(row.p)})"
-        for row in table[table["matched"]].itertuples()
-    ]
-    alone = [
-        f"{name} of {study}"
-        for side, study in zip(("first", "second"), names, strict=True)
-        for name in sorted(table.loc[~table["matched"], side].dropna())
-    ]
-    sentences = [
-        f"Patterns of {first} and {second} were compared over the {table['regions'].iloc[0]} regions that both have,",
-        "by the correlation of signed square roots of changes.",
-        f"It was judged by {len(result.largest):,} random maps: values of a pattern of {first} in the order of white",
-        "noise smoothed by the correlations of regions in healthy people, left and right together.",
-        f"In {100 * LEVEL:g} % of them the largest correlation over all pairs was above {result.chance:.2f}.",
-        f"Patterns above this, and that correlate by {MIN_CORRELATION} or more, are called replicated.",
-        f"Replicated: {'; '.join(pairs) or 'none'}.",
-        *([f"Without a partner: {join_names(alone)}."] if alone else []),
-    ]
-    for study, rows in () if people is None else people.groupby("study"):
-        own, other = names if study == 1 else names[::-1]
-        found = [
-            f"{row.rank_correlation:.2f} for {row.index} of {own} and {row.other} of {other} (95 % interval "
-            f"{row.low:.2f} to {row.high:.2f}; {row.in_controls:.2f} in controls; AUC of {row.other} {row.auc:.2f})"
-            for row in rows.itertuples()
-        ]
-        seen = "some of whom may have been" if has_common_people else "none of whom was"
-        who = f"In {rows['n'].iloc[0]} patients of {own}, {seen} in {other}"
-        sentences.append(f"{who}, rank correlations were {'; '.join(found)}.")
-    return " ".join(sentences)
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"p_value": _format_p, "join_names": join_names}
+    source = (files("rindices.analysis") / "replication.txt").read_text("utf-8")
+    missed = result.table[~result.table["matched"]]
+    studies = zip(("first", "second"), names, strict=True)
+    text = environment.from_string(source).render(
+        result=result,
+        table=result.table,
+        first=names[0],
+        second=names[1],
+        alone=[f"{name} of {study}" for side, study in studies for name in sorted(missed[side].dropna())],
+        people=() if people is None else people.groupby("study"),
+        has_common_people=has_common_people,
+        level=LEVEL,
+        min_correlation=MIN_CORRELATION,
+    )
+    return " ".join(text.splitlines())
 
 
 def _format_p(p: float) -> str:
