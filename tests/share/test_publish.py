@@ -146,6 +146,7 @@ def test_the_card_and_show_say_which_file_is_which(results: Path, published: ri.
     assert "| who took part | for passing on; it tells who took part" in card
 
 
+@pytest.mark.slow
 def test_sites_and_a_reference() -> None:
     cohort = simulate_few_regions("tiny", seed=1, sites=2).cohort
     reference = ri.NormalReference.fit(simulate_few_regions("basic", seed=3).cohort)
