@@ -30,7 +30,7 @@ def main() -> None:
         shown = ["" if value is None else f"{value:.3f}" for value in found]
         lines.append([str(row["true"]), str(row["seed"]), *shown, str(row["chosen"])])
     head = ["patterns there are", "cohort", *(f"agreement at M = {m}" for m in WIDTHS), "chosen"]
-    note = "Agreement of fits on disjoint halves of the people, of which there are none for numbers that the likelihood rejects."
+    note = "Agreement of fits on disjoint halves of the people; numbers that the likelihood rejects have none."
     write_table(RESULTS / "number_of_patterns.md", head, lines, note)
 
 
