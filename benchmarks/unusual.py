@@ -60,11 +60,16 @@ def measure_unusual(task: str, seed: int) -> list[dict[str, object]]:
     people = ri.simulate_cohort(task, seed=seed + NEW).cohort
     rows = []
     for kind, (change, reason) in CHANGES.items():
-        table, problems, _ = model.assess(change(people, model))
+        row: dict[str, object] = {"task": task, "seed": seed, "people": kind}
+        try:
+            table, problems, _ = model.assess(change(people, model))
+        except ri.RindicesError as error:  # the whole table is refused
+            rows.append(row | {"novel": 1.0, "named": float("unit" in str(error)), "warning": str(error)})
+            continue
         has_reason = np.array([bool(re.search(reason, text)) for text in table["novel_because"]])
         warnings = [str(problem) for problem in problems if "looks unlike" in str(problem)]
-        row = {"task": task, "seed": seed, "people": kind, "novel": float(table["novel"].mean())}
-        row |= {"named": float(has_reason.mean()) if reason else None, "warning": warnings[0] if warnings else ""}
+        row |= {"novel": float(table["novel"].mean()), "named": float(has_reason.mean()) if reason else None}
+        row |= {"warning": warnings[0] if warnings else ""}
         rows.append(row)
     return rows
 
@@ -73,7 +78,8 @@ def write_table(rows: list[dict]) -> None:
     lines = [
         "# Unusual people",
         "",
-        "Share of people called novel, with the right reason. `python -m benchmarks.unusual`",
+        "Share of people called novel, with the right reason; of a table that is refused, all. "
+        "`python -m benchmarks.unusual`",
         "",
     ]
     lines += ["| task | people | cohorts | novel | highest | right reason | tables warned of |"]

@@ -24,12 +24,14 @@ def main() -> None:
     rows = run_all(
         [(true, seed) for true in (2, 3) for seed in seeds], RESULTS / "number_of_patterns.json", choose_number
     )
-    lines = [
-        [str(row["true"]), str(row["seed"]), *(f"{row['agreement'][str(m)]:.3f}" for m in WIDTHS), str(row["chosen"])]
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        found = [row["agreement"][str(m)] for m in WIDTHS]
+        shown = ["" if value is None else f"{value:.3f}" for value in found]
+        lines.append([str(row["true"]), str(row["seed"]), *shown, str(row["chosen"])])
     head = ["patterns there are", "cohort", *(f"agreement at M = {m}" for m in WIDTHS), "chosen"]
-    write_table(RESULTS / "number_of_patterns.md", head, lines, "Agreement of fits on disjoint halves of the people.")
+    note = "Agreement of fits on disjoint halves of the people; numbers that the likelihood rejects have none."
+    write_table(RESULTS / "number_of_patterns.md", head, lines, note)
 
 
 def choose_number(n_true: int, seed: int) -> dict[str, Any]:

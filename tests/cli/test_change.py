@@ -35,7 +35,7 @@ def test_the_time_is_joined_by_person_and_session(tmp_path: Path) -> None:
     assert value["indices"]["r1"]["above_zero"] == int((expected["r1_per_year_low"] > 0).sum())
 
 
-@pytest.mark.parametrize("session", ["ses-0", "ses-2"])
+@pytest.mark.parametrize("session", [pytest.param("ses-0", marks=pytest.mark.slow), "ses-2"])
 def test_a_group_that_one_visit_has_is_that_of_the_person(tmp_path: Path, session: str) -> None:
     visits = make_group_visits(people=24)
     first = visits.assign(group=visits["group"].where(visits["session_id"] == session))

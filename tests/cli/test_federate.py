@@ -113,6 +113,22 @@ def test_a_site_names_wrong_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert f"of {cohort.people['participant_id'][7]} (17,800, expected 3,590)" in result.stderr
 
 
+def test_a_site_leaves_out_people_without_a_covariate_if_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cohort = simulate_people()
+    covariates = cohort.covariates.assign(age=cohort.covariates["age"].mask(cohort.covariates.index == 3))
+    words = [*write_tables(tmp_path, replace(cohort, covariates=covariates)), "--exchange", "shared", "--wait", 0]
+    refused, accepted = (
+        CliRunner().invoke(app, [str(each) for each in ("site", *words, *more)])
+        for more in ([], ["--on-missing", "drop"])
+    )
+    assert "--on-missing drop" in str(refused.exception)
+    assert accepted.exit_code == 3  # nobody asked it anything
+    assert "left out" in accepted.stderr
+
+
 def test_a_site_without_a_name_gets_one_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = [*write_tables(tmp_path, simulate_people()), "--exchange", tmp_path / "exchange", "--wait", 0]

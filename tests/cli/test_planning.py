@@ -203,6 +203,7 @@ def test_columns_that_the_reference_does_not_have_are_left_out(folder: Path) -> 
     assert "ready" in invoke("check", *study, "--reference", folder / "healthy.csv")
 
 
+@pytest.mark.slow
 def test_another_reference_is_another_study_in_the_same_folder(folder: Path) -> None:
     fit(folder, "muse", "resumed", "--no-report")
     first = pd.read_csv(folder / "resumed" / "r_indices.tsv", sep="\t")
@@ -231,5 +232,5 @@ def test_references_that_cannot_be_used_are_named_by_check_and_fit(folder: Path)
         checked = invoke("check", *study, "--reference", folder / reference, code=1)
         assert message in checked
         assert "not ready" in checked
-    fit(folder, folder / "resumed", "refused", code=1)  # a folder
+    fit(folder, folder, "refused", code=1)  # a folder
     assert "ready" in invoke("check", *study, "--reference", "muse")

@@ -147,6 +147,7 @@ def test_the_same_sums_have_other_masks_in_each_round() -> None:
     np.testing.assert_array_equal(first.arrays[secure.MASKED], again.arrays[secure.MASKED])
 
 
+@pytest.mark.slow
 def test_sites_that_are_too_small_take_part_under_masks_alone() -> None:
     """The minimum holds for all sites together: 12 sites, some with fewer than 10 controls."""
     cohorts = split_cohort(simulate_people(), 20)

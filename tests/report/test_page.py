@@ -126,7 +126,7 @@ def test_associations_are_shown_where_they_are(study: Path, tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("no_pictures")
 def test_associations_of_an_earlier_model_go_with_it(tmp_path: Path) -> None:
-    for name in ("associations.tsv", "associations.json", "notes.tsv"):
+    for name in ("associations.tsv", "associations.json", "change.tsv", "replication.tsv", "notes.tsv"):
         (tmp_path / name).write_text("of an earlier model")
     cohort = simulate_few_regions("tiny", seed=0).cohort
     ri.fit(cohort, 1, recipe="contrastive", members=2, workers=1, out=tmp_path)

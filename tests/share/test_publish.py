@@ -139,13 +139,14 @@ def test_the_card_and_show_say_which_file_is_which(results: Path, published: ri.
         CliRunner().invoke(app, ["model", "show", str(path)]).stdout
         for path in (results / "model.safetensors", results.parent / "shared.safetensors")
     ]
-    assert "for its owner: it tells who took part" in shown[0]
+    assert "for its owner: it tells who took part; rindices model publish" in shown[0]
     assert published.card.membership is not None
     assert f"it tells who took part with an AUC of about {published.card.membership.auc:.2f}" in shown[1]
     card = CliRunner().invoke(app, ["model", "show", str(results.parent / "shared.safetensors"), "--card"]).stdout
     assert "| who took part | for passing on; it tells who took part" in card
 
 
+@pytest.mark.slow
 def test_sites_and_a_reference() -> None:
     cohort = simulate_few_regions("tiny", seed=1, sites=2).cohort
     reference = ri.NormalReference.fit(simulate_few_regions("basic", seed=3).cohort)

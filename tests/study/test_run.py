@@ -113,12 +113,12 @@ def test_lambda_is_chosen_by_the_agreement_of_shorter_trainings(tmp_path: Path) 
         assert selection is not None
         return [(record.agreement.concordance, record.members.trained) for record in selection.grid if record.agreement]
 
-    short = [fit((weight,), 5, 50)[0] for weight in weights]
+    short = [fit((weight,), 5, 20)[0] for weight in weights]
     best = int(np.argmax(short, axis=0)[0])
-    tried = fit(weights, 6, 200)
+    tried = fit(weights, 6, 80)
     assert short[0] != short[1]
     assert tried[1 - best] == short[1 - best]
-    assert tried[best] == fit((weights[best],), 6, 200)[0]
+    assert tried[best] == fit((weights[best],), 6, 80)[0]
 
 
 @pytest.mark.slow
@@ -193,6 +193,7 @@ def test_impossible_settings_are_refused_before_training(tmp_path: Path) -> None
     assert not list(tmp_path.glob("[!.]*"))
 
 
+@pytest.mark.slow
 def test_interrupted_training_keeps_its_state(folder: Path) -> None:
     out = folder / "stopped"
     options = ["--recipe", "paper", "--patterns", 2, "--orthogonality", "0.1", "--members", 1, "--workers", 1]

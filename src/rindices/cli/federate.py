@@ -180,7 +180,7 @@ def print_federated_result(
     )
 
 
-@take_table_options("- leave_out_sites harmonise adjust icv_for reference visits on_missing impute_covariates")
+@take_table_options("- leave_out_sites harmonise adjust icv_for reference visits impute_covariates")
 def site(
     tables: Tables,
     data: DataOptions,

@@ -221,8 +221,10 @@ def _describe_privacy(card: "ModelCard") -> str:
     """Return how well the file tells who took part; empty for imported models, of whose people nothing is known."""
     if card.membership is not None:
         return f"for passing on; it tells who took part with an AUC of about {card.membership.auc:.2f} (0.5 is chance)"
-    kept = "for its owner: it tells who took part; rindices model publish writes one to pass on"
-    return kept if card.fingerprint else ""
+    if not card.fingerprint:
+        return ""
+    cure = "; rindices model publish writes one to pass on" if card.finding == "patterns" else ""
+    return f"for its owner: it tells who took part{cure}"
 
 
 def _describe_recipe(card: "ModelCard") -> str:

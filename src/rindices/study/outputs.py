@@ -30,11 +30,14 @@ OUTPUT_FILES = (
 )
 """Files of a study, except ``study.toml`` and ``runs/``."""
 DERIVED_FILES = (
-    *("associations.tsv", "associations.json", "change_groups.png", "outcome.png"),
+    *("associations.tsv", "associations.json", "change.tsv", "change.json", "change.png"),
+    *("change_groups.png", "outcome.png"),
+    *("replication.tsv", "replication.json", "replication.txt", "replication.png"),
+    *("replication_people.tsv", "replication_people.json"),
     *(f"change_{name}.{suffix}" for name in ("groups", "retest", "trial") for suffix in ("tsv", "json")),
     *(f"outcome_{name}.{suffix}" for name in ("effects", "concordance", "survival") for suffix in ("tsv", "json")),
 )
-"""Files of ``rindices associate``, ``change`` and ``predict``, which a report in the same folder shows."""
+"""Files of ``rindices associate``, ``change``, ``predict`` and ``replicate``, which a report beside them shows."""
 
 
 def write_study(folder: Path, study: Study, model: FittedModel, problems: Iterable[Problem]) -> None:
