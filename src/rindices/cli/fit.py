@@ -202,8 +202,8 @@ def _list_facts(model: "FittedModel", has_weights: bool, out: Path) -> list[tupl
     weight, held_out = chosen.setting.orthogonality, chosen.held_out
     decision = f"{'as asked' if number.forced else number.decided_by}; test: {number.by_test}"
     found = _ONE_INDEX if selection.finding == "mean_difference" else f"{model.n_patterns} ({decision})"
-    is_default = model.card.recipe is not None and model.card.recipe.name == "default"
-    passing_on = f"to pass it on: rindices model publish {out} --out FILE" if is_default else "keep it to yourself"
+    publish = f"to pass it on: rindices model publish {out} --out FILE"
+    passing_on = publish if model.card.can_be_published else "keep it to yourself"
     return [
         ("people", say.people(facts)),
         ("adjusted for", say.adjustment(facts.adjustment)),

@@ -223,7 +223,7 @@ def _describe_privacy(card: "ModelCard") -> str:
         return f"for passing on; it tells who took part with an AUC of about {card.membership.auc:.2f} (0.5 is chance)"
     if not card.fingerprint:
         return ""
-    cure = "; rindices model publish writes one to pass on" if card.finding == "patterns" else ""
+    cure = "; rindices model publish writes one to pass on" if card.can_be_published else ""
     return f"for its owner: it tells who took part{cure}"
 
 

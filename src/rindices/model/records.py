@@ -434,6 +434,11 @@ class ModelCard(Record):
     membership: MembershipRecord | None = field(default=None, metadata=OMIT_EMPTY)
     index_quantiles: Mapping[str, tuple[tuple[float, ...], ...]] = field(default_factory=dict, metadata=OMIT_EMPTY)
 
+    @property
+    def can_be_published(self) -> bool:
+        """Whether ``rindices model publish`` takes the model: patterns of recipe default."""
+        return self.finding == "patterns" and self.recipe is not None and self.recipe.name == "default"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; some keys are written even while they are empty."""
         if self.members_trained is None:

@@ -63,9 +63,9 @@ class ValidationResult:
     cohort: none if there is an error; people, controls, patients, regions, sites: their numbers; None if unknown;
     covariates: the covariates that are adjusted for; roles: the columns as they were named or recognised; icv: column
     of the intracranial volume; aside: number of columns that are not used, by reason; measures: number of regions of
-    each kind of measure: volume, thickness, ; units: unit of each kind of measure; kinds: whether each named covariate
-    is a number or has categories, in words; participants: the table that the people were joined with; keys: (N,) unique
-    key of each row, made of participant and session; comparable between chunks of a table.
+    each kind of measure: volume, thickness or area; units: unit of each kind of measure; kinds: whether each named
+    covariate is a number or has categories, in words; participants: the table that the people were joined with; keys:
+    (N,) unique key of each row, made of participant and session; comparable between chunks of a table.
     """
 
     problems: tuple[Problem, ...]

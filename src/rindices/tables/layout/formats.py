@@ -36,10 +36,10 @@ class Layout:
     format: ``dlmuse``, ``aseg``, ``aparc``, ``freesurfer``, ``synthseg``, ``fastsurfer``, ``enigma``, ``ukbiobank``,
     ``adni``, ``neuromorphometrics``, ``cat12``, ``ants``, ``ggseg``, ``surrealgan`` or ``table``; regions: column in
     the file to region in the cohort; icv: column of the intracranial volume; aside: columns that are not used, by
-    reason: ``ventricle``, ``composite``, ``no tissue``, ; participant_columns: columns about the people: covariates,
-    labels and others; measures: what each region measures: ``volume``, ``thickness``, ; aside_names: region of each
-    column in ``aside`` whose name is a code; doubtful: columns of numbers among ``participant_columns`` of an unknown
-    table that only a word in their name puts there.
+    reason: ``ventricle``, ``composite``, ``no tissue`` and others; participant_columns: columns about the people:
+    covariates, labels and others; measures: what each region measures: ``volume``, ``thickness`` or ``area``;
+    aside_names: region of each column in ``aside`` whose name is a code; doubtful: columns of numbers among
+    ``participant_columns`` of an unknown table that only a word in their name puts there.
     """
 
     format: str

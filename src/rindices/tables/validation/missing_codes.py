@@ -19,7 +19,7 @@ _CODES = np.array([float(text) for text in _CODES_TEXT.split()])
 def find_missing_codes(values: FloatArray) -> BoolArray:
     """Find cells that hold a usual code for missing and lie outside all other values.
 
-    values (N,). Returns (N,), A negative code counts where no other value is negative, and any code where it is further
+    values (N,). Returns (N,). A negative code counts where no other value is negative, and any code where it is further
     from the other values than these are from each other.
     """
     candidates = np.isin(values, _CODES)

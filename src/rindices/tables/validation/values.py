@@ -69,7 +69,7 @@ def guess_units(values: FloatArray, medians: FloatArray, kinds: Sequence[str]) -
     """Guess the unit of each kind of measure in a table.
 
     values (N, R): measures, or the first rows of them; medians (R,): median of each region; kinds: (R,) what each
-    region measures: ``volume``, ``thickness``, ``area``, . Returns unit by kind of measure.
+    region measures: ``volume``, ``thickness`` or ``area``. Returns unit by kind of measure.
     """
     units = {}
     for kind in sorted(set(kinds)):
