@@ -120,7 +120,7 @@ def _compute_partial_correlation(both: FloatArray, design: FloatArray) -> tuple[
         t = r * np.sqrt(freedom / np.float64(1 - r * r))
         width = special.ndtri(0.975) / np.sqrt(freedom - 1)
         low, high = np.tanh(np.arctanh(r) + np.array([-width, width]))
-    return (r, float(low), float(high), float(2 * special.stdtr(freedom, -abs(t))))
+    return r, float(low), float(high), float(2 * special.stdtr(freedom, -abs(t)))
 
 
 def _explain_weak_correlation(variable: _CodedVariable, values: FloatArray, correlation: float) -> str:

@@ -32,8 +32,7 @@ class OutcomePrediction:
     """Results of `predict_outcome`.
 
     effects: two rows per R-index, with the columns of `EFFECT_COLUMNS`; concordance: one row per set of predictors,
-    see `compare_predictors`; survival: with the columns of `SURVIVAL_COLUMNS`; None
-    for a yes or no outcome.
+    see `compare_predictors`; survival: with the columns of `SURVIVAL_COLUMNS`; None for a yes or no outcome.
     """
 
     effects: pd.DataFrame
