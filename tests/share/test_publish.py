@@ -144,6 +144,10 @@ def test_the_card_and_show_say_which_file_is_which(results: Path, published: ri.
     assert f"it tells who took part with an AUC of about {published.card.membership.auc:.2f}" in shown[1]
     card = CliRunner().invoke(app, ["model", "show", str(results.parent / "shared.safetensors"), "--card"]).stdout
     assert "| who took part | for passing on; it tells who took part" in card
+    own = ri.load(results / "model.safetensors").card
+    assert own.can_be_published
+    assert not replace(own, finding="mean_difference").can_be_published
+    assert not replace(own, recipe=None).can_be_published
 
 
 @pytest.mark.slow
