@@ -1,10 +1,11 @@
 """How often a difference is reported in real tables whose labels were exchanged.
 
-Usage: ``python -m benchmarks.patients_null [--draws 200] [--data ../shared/data/patients] [--workers 2]``
+Usage: ``python -m benchmarks.patients_null [--draws 400] [--data ../shared/data/patients] [--workers 2]``
 
 Labels are exchanged at random within each site, so the patients of a draw are no patients. A test at the level 0.05 may
 report a difference in about 5 % of the draws. The seeds of the draws (5000 and up) were used for no choice. Also writes
 what the tests say of the true labels. Writes ``results/patients_null.json`` and ``.md``.
+A run that was stopped goes on.
 """
 
 import argparse
@@ -84,13 +85,16 @@ def format_table(results: dict[str, Any]) -> str:
 def main() -> None:
     """Measure and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/patients"))
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     tables = list_patient_tables(options.data)
-    results = {name: measure_table(tables[name]().cohort, options.draws, options.workers) for name in TABLES}
-    OUT.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    results: dict[str, Any] = json.loads(OUT.read_text("utf-8")) if OUT.exists() else {}
+    for name in TABLES:
+        if results.get(name, {}).get("draws") != options.draws:
+            results[name] = measure_table(tables[name]().cohort, options.draws, options.workers)
+            OUT.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     OUT.with_suffix(".md").write_text(format_table(results), "utf-8")
     print(format_table(results))
 
