@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pandas as pd
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 
     code: int
     messages: list[str]
-    numbers: dict[str, object]
+    numbers: dict[str, Any]
     table: pd.DataFrame | None
     fault: str
 

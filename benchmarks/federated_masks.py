@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 import rindices as ri
 from rindices.atomic import write_atomically
 from rindices.errors import RindicesError
 from rindices.experiments.tasks import TASKS
 from rindices.federated.fit import FederatedResult, FederatedSettings, run_federated_study
-from rindices.federated.masks import SiteKey, X25519PrivateKey, compute_fingerprint
+from rindices.federated.masks import SiteKey, compute_fingerprint
 from rindices.federated.messages import Answer, RefusedError, Request, receive_answer
 from rindices.federated.secure import FEWEST_SITES
 from rindices.federated.site import Site

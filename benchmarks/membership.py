@@ -31,6 +31,7 @@ from itertools import product
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -51,7 +52,8 @@ from rindices.learners.severity_posterior import SeverityPosterior, compute_step
 from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel, compute_log_likelihood
 from rindices.model.normal_reference import NormalReference
 from rindices.selection.agreement import pattern_c_index
-from rindices.share.publish import coarsen_model, make_reference_correlation, publish_model
+from rindices.share import publish
+from rindices.share.publish import coarsen_model, make_reference_correlation, publish_model, round_to
 from rindices.study.config import make_study
 from rindices.study.study import Study, StudyPeople
 from rindices.tables.cohort import Cohort
@@ -119,7 +121,7 @@ class Parameters(NamedTuple):
 
     def infer(self, people: "People") -> FloatArray:
         """Return the expected severities (N, M) of patients; 0 for controls."""
-        weights = np.linalg.solve(self.noise, self.steps.reshape(-1, len(self.noise)).T)
+        weights: FloatArray = np.linalg.solve(self.noise, self.steps.reshape(-1, len(self.noise)).T)
         posterior = SeverityPosterior.build(self.steps, weights, self.copula, None)
         severities = np.zeros((len(people.logs), len(self.steps)))
         severities[people.is_patient] = posterior.compute_means((self.shift(people) @ weights)[people.is_patient])
@@ -237,6 +239,12 @@ def compute_auc(inside: FloatArray, outside: FloatArray) -> float:
     return float(mannwhitneyu(inside, outside).statistic / (len(inside) * len(outside)))
 
 
+def coarsen_scaled(model: ri.FittedModel, reference: FloatArray | None, scale: float) -> ri.FittedModel:
+    """Return the published file of a model, with all steps of rounding times a factor."""
+    with patch.object(publish, "round_to", lambda values, step: scale * round_to(values / scale, step)):
+        return coarsen_model(model, reference)
+
+
 class Population:
     """The attacker's others, the people who did not take part, and fitted models."""
 
@@ -281,7 +289,7 @@ class Population:
         trained_on = {"people": sum(size), "controls": size[0], "patients": size[1]}
         model = replace(self.others, card=replace(self.others.card, trained_on=trained_on))
         reference = make_reference_correlation(make_reference(), model.regions) if with_reference else None
-        return coarsen_model(model, reference, scale)
+        return coarsen_scaled(model, reference, scale)
 
     def make_files(self, size: tuple[int, int], seed: int, kind: str) -> tuple[ri.FittedModel, ri.FittedModel]:
         """Return the file that is attacked, and the one of the others."""
@@ -398,7 +406,7 @@ def measure_choice(population: Population, _: list[dict[str, Any]]) -> Iterator[
     for size in SIZES:
         first, second = CHOICE_SEEDS
         for scale in SCALES:
-            files = [coarsen_model(population.fit(size, seed, False), None, scale) for seed in CHOICE_SEEDS]
+            files = [coarsen_scaled(population.fit(size, seed, False), None, scale) for seed in CHOICE_SEEDS]
             others = population.coarsen_others(size, False, scale)
             known, target = (
                 population.attack(file, others, size, seed) for file, seed in zip(files, (first, second), strict=True)

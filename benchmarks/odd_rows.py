@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -164,7 +164,7 @@ class Run(NamedTuple):
 
     code: int
     seconds: float
-    printed: dict[str, object]
+    printed: dict[str, Any]
     messages: list[str]
 
 

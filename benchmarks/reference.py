@@ -26,7 +26,7 @@ from rindices.learners.normal_variation import ReferenceTarget
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.model.normal_reference import NormalReference
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.selection.agreement import pattern_c_index
+from rindices.selection.agreement import IndexRows, pattern_c_index
 from rindices.selection.choose import find_agreeing_members
 from rindices.tables.cohort import SITE, Cohort
 from rindices.tables.readers import read_cohort
@@ -60,10 +60,10 @@ def measure_cut(healthy: Cohort, rate: float, seed: int) -> dict[str, Any]:
     order = rng.permutation(len(right))
     row: dict[str, Any] = {"rate": rate, "seed": seed, "people": reference.people, "sites": reference.sites}
     for kind, used in zip(KINDS, (None, right, right[np.ix_(order, order)]), strict=True):
-        people = PreparedPeople(X, y, used).deal_to_members(range(MEMBERS), seed)
-        members = fit_linear_members(people, PATTERNS, range(MEMBERS), seed, False, ContrastiveICA)
+        dealt = PreparedPeople(X, y, used).deal_to_members(range(MEMBERS), seed)
+        members = fit_linear_members(dealt, PATTERNS, range(MEMBERS), seed, False, ContrastiveICA)
         indices = np.stack([member.head.infer(X[y == 1]) for member in members])
-        _, agreeing, orders = find_agreeing_members(indices)
+        _, agreeing, orders = find_agreeing_members(IndexRows(indices))
         aligned = [indices[k][:, list(order)] for k, order in zip(agreeing, orders, strict=True)]
         row[kind] = float(pattern_c_index(simulated.truth, np.mean(aligned, axis=0)).mean)
         target = ReferenceTarget.choose((X[y == 0] - 1.0) / 0.1, used)

@@ -65,7 +65,7 @@ def main() -> None:
     (RESULTS / "top_regions.json").write_text(json.dumps(result, indent=2) + "\n")
     lines = ["| cohort | " + " | ".join(f"pattern {k + 1}" for k in range(len(rows[0]["precision"]))) + " |"]
     lines.append("|---|" + "---|" * len(rows[0]["precision"]))
-    lines += [f"| {row['cohort']} | " + " | ".join(f"{p:.2f}" for p in row["precision"]) + " |" for row in rows]
+    lines += [f"| {row['cohort']} | " + " | ".join(f"{p:.2f}" for p in row["precision"]) + " |" for row in rows]  # type: ignore[attr-defined]
     note = f"Share of the {TOP} strongest regions of each pattern that are true (basic, recipe default). "
     note += f"Mean {result['mean']:.3f}."
     errors = (

@@ -35,7 +35,7 @@ from rindices.learners.inference import TrajectoryHead
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.trajectory.members import fit_trajectory_members
 from rindices.model.pattern_tables import ONSET_SHARE
-from rindices.selection.agreement import pattern_c_index
+from rindices.selection.agreement import IndexRows, pattern_c_index
 from rindices.selection.choose import find_agreeing_members
 from rindices.study.config import DataConfig, StudyConfig
 from rindices.study.study import Study, StudyPeople
@@ -78,7 +78,7 @@ def score_members(members: list[Member], visits: SimulatedVisits, first: Prepare
     """Return the accuracy at the first visit, and the order of the regions where there is one."""
     patients = first.X[first.y == 1]
     indices = np.stack([member.head.infer(patients) for member in members])
-    consensus = find_agreeing_members(indices)
+    consensus = find_agreeing_members(IndexRows(indices))
     pairs = list(zip(consensus.agreeing, consensus.orders, strict=True))
     severities = visits.simulated.severities.drop_duplicates(ID).iloc[:, -PATTERNS:].to_numpy()
     score = pattern_c_index(severities, np.mean([indices[k][:, order] for k, order in pairs], axis=0))
