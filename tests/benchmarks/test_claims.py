@@ -1,6 +1,7 @@
 """Claims of the documentation and the code that their figures belong to."""
 
 import re
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,42 @@ def test_pages_cite_results_that_are_claimed_and_there() -> None:
         missing += [path for path in claim.results if not (ROOT / "benchmarks" / path).exists()]
         missing += [path for path in claim.pages if not (ROOT / path).exists()]
         assert not missing, claim.name
+
+
+NUMBER = re.compile(r"(?<![\w.,/-])\d[\d,]*(?:\.\d+)?(?![\w]|\.\d)")
+FROM_ELSEWHERE = {
+    ("README.md", "3.11"),  # of Python
+    ("reproduction.md", "4.3"),  # a section of the paper
+    *(("reproduction.md", f"0.{digits}") for digits in (674, 680, 692, 625)),  # the paper's own table, and this one
+    ("models.md", "0.28"),  # a constant of the code
+}
+
+
+def list_numbers(result: str) -> set[float]:
+    """Return what a page may say of a result: its numbers, as percentages and thousands, and differences in a row."""
+    path, numbers = ROOT / "benchmarks" / result, set()
+    for file in {path, path.with_suffix(".json"), path.with_name("results.json")}:
+        if file.suffix in (".md", ".json") and file.exists() and (file.name != "results.json" or path.stem == "table"):
+            for line in file.read_text("utf-8").splitlines():
+                row = [float(each.replace(",", "")) for each in NUMBER.findall(line)]
+                numbers |= {factor * each for each in row for factor in (1.0, 100.0, 1e-3)}
+                numbers |= {abs(a - b) for a, b in combinations(row, 2)} if line.startswith("|") else set()
+    return numbers
+
+
+def test_decimal_numbers_beside_a_cited_result_are_in_it() -> None:
+    """Pages hold some figures as text; none may differ from its measurement."""
+    unknown = set()
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for block in re.split(r"\n\s*\n|\n(?=\s*(?:- |\d+\. |\| ))", page.read_text("utf-8")):
+            if results := CITED.findall(block):
+                known = set().union(*map(list_numbers, results))
+                text = re.sub(r"\]\([^)]*\)|`[^`]*`", " ", block)
+                for said in (each for each in NUMBER.findall(text) if "." in each):
+                    digits = len(said.split(".")[1])
+                    if not any(abs(round(each, digits) - float(said)) < 1e-9 for each in known):
+                        unknown.add((page.name, said))
+    assert unknown <= FROM_ELSEWHERE, unknown - FROM_ELSEWHERE
 
 
 def test_a_fingerprint_is_of_the_code_alone() -> None:
