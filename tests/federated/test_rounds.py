@@ -106,6 +106,18 @@ def test_the_valid_answer_is_accepted(tmp_path: Path) -> None:
     assert _receive(tmp_path, content, _sign(content)) == ""
 
 
+def test_a_small_site_may_have_held_out_people_alone() -> None:
+    """A small group is in one fold, which a member has not seen; no other task may be left in the round."""
+    request = Request(kinds.CURVES, 9, {"tasks": [["seen-0", "unseen-0"]]}, {"weights.0": np.ones((4, kinds.N_STEPS))})
+    nobody = {name: np.zeros(shape) for name, shape in kinds.get_answer_shapes(request).items()}
+    answer = Answer(request.digest, [0], nobody | {"likelihood.0": np.array(-3.0)}, site=SITE)
+    check_answer(SITE, answer, request, [N_CONTROLS, N_PATIENTS])
+    for name in ("cross.0", "moments.0", "normal.0"):
+        sent = {**answer.arrays, name: np.ones_like(answer.arrays[name])}
+        with pytest.raises(ExchangeError, match="over nobody"):
+            check_answer(SITE, replace(answer, arrays=sent), request, [N_CONTROLS, N_PATIENTS])
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_hostile_values_are_refused_by_name(tmp_path: Path, name: str) -> None:
     """The site has a valid key and signs what it sends: 16 of each of 10 kinds."""

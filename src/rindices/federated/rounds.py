@@ -221,7 +221,8 @@ def check_answer(site: str, answer: Answer, request: Request, group_sizes: Seque
         size = sizes[GROUPS.index(group)]
         if not 0 <= number <= size or (is_whole and number not in (0, size)):
             raise ExchangeError(f"{name} counts {number} {group} in {people}, where the site has {size} at most.")
-    if not any(answer.numbers) and any(array.any() for array in answer.arrays.values()):
+    counted = (array for key, array in answer.arrays.items() if not key.startswith("likelihood."))  # of held-out people
+    if not any(answer.numbers) and any(array.any() for array in counted):
         raise ExchangeError(f"{name} has sums over nobody.")
     large = (key for key, array in answer.arrays.items() if np.abs(array).max(initial=0.0) > _MAX_SUM)
     if key := next(large, "") or _find_impossible_sums(answer, request):
