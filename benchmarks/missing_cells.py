@@ -1,6 +1,6 @@
 """Missing cells and regions: accuracy, coverage and cost, compared with leaving people out and with mean imputation.
 
-Usage: ``python -m benchmarks.missing_cells [--cohorts 3] [--part accuracy | apply | cost]``. Task basic, adjusted for
+Usage: ``python -m benchmarks.missing_cells [--cohorts 2] [--part accuracy | apply | cost]``. Task basic, adjusted for
 age, sex and head size, recipe default with three patterns and five members, seeds 0 and up. Cells are removed at random
 (2, 10, 30 %), or a third of the people lack a lobe (28 neighbouring regions of 139). ``apply``: the model of the
 complete table is applied to a new cohort without 10, 30 or 60 regions. ``cost``: processor seconds of `rindices.fit`
@@ -182,7 +182,7 @@ def format_tables(rows: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Compute what is missing and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cohorts", type=int, default=3)
+    parser.add_argument("--cohorts", type=int, default=2)
     parser.add_argument("--part", choices=list(PARTS))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
