@@ -1,6 +1,6 @@
 """First attempts on tables as they were published: what ``rindices check`` says, in ``results/first_attempts.md``.
 
-    python -m benchmarks.first_attempts --data ../shared/data
+    python -m benchmarks.first_attempts
 
 Each table gets at most two attempts, the second only with the answer to a question that the first one asked.
 """
@@ -15,7 +15,7 @@ from rindices.cli.main import app
 
 OUT = Path(__file__).parent / "results" / "first_attempts.md"
 TEXT = """# First attempts on tables as they were published
-What `rindices check` says (`python -m benchmarks.first_attempts --data DIR`); `fit` decides alike. Each table is ready
+What `rindices check` says (`python -m benchmarks.first_attempts`); `fit` decides alike. Each table is ready
 after at most two attempts, and the second one only answers a question of the first. IXI and fcon1000 are tables of
 healthy people; their groups are the sexes here.
 
@@ -68,7 +68,7 @@ def write_attempts(data: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     OUT.write_text(TEXT + write_attempts(parser.parse_args().data), "utf-8")
 
 
