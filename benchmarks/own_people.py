@@ -30,7 +30,7 @@ from rindices.selection.agreement import pattern_c_index
 
 OUT = Path(__file__).parent / "results" / "own_people"
 PAPER = ("basic", "overlap", "scarce", "noise", "mild")
-N_NULL = {12: 400, 30: 200, 67: 200}
+N_NULL = {12: 200, 30: 200, 67: 100}
 TABLES = ("psychosis", "autism", "schizophrenia")
 Row = dict[str, object]
 Studies = Iterator[tuple[str, Callable[[], Row]]]
@@ -277,10 +277,10 @@ def main() -> None:
     sizes = [(492, 900), (150, 200)]
     parts: dict[str, Studies] = {
         "null": measure_null(options.data, N_NULL),
-        "patients": measure_patients(options.data, 20),
+        "patients": measure_patients(options.data, 5),
         "accuracy": measure_accuracy(options.tasks.split(","), options.cohorts, sizes),
         "members": measure_members(["hard", "organs"], options.cohorts),
-        "scale": measure_scale(sizes, 10),
+        "scale": measure_scale(sizes, 5),
         "association": measure_association(options.data, 20, 50),
     }
     warnings.simplefilter("ignore")
