@@ -37,6 +37,7 @@ def test_scores_equal_a_loop_with_scikit_learn() -> None:
             assert rows.loc[repeat, "C"] == search.best_params_["svc__C"]
 
 
+@pytest.mark.slow
 def test_scores_do_not_depend_on_the_number_of_workers() -> None:
     indices, regions = make_two_groups()
     one, two = (

@@ -43,6 +43,7 @@ def test_common_patterns_are_matched_in_any_order_and_others_are_left_over() -> 
     assert fewer["matched"].tolist() == [True, False, False]
 
 
+@pytest.mark.slow  # measured in full by benchmarks/replicate.py
 def test_unrelated_smooth_patterns_are_rarely_matched_where_exchanged_regions_often_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -82,6 +82,7 @@ def test_true_patterns_are_reproduced_and_noise_is_not() -> None:
         concordance(nothing)
 
 
+@pytest.mark.slow
 def test_halves_may_differ_in_the_number_of_patterns() -> None:
     cohort = simulate_few_regions("tiny", 0).cohort
     sizes = iter([3, 2])

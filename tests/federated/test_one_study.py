@@ -14,7 +14,7 @@ from tests.federated.sites import simulate_people, simulate_study, split_cohort
 
 
 @pytest.mark.parametrize(
-    ("n_sites", "harmonise"), [(3, True), pytest.param(2, False, marks=pytest.mark.slow), (1, False)]
+    ("n_sites", "harmonise"), [(3, True), *(pytest.param(n, False, marks=pytest.mark.slow) for n in (2, 1))]
 )
 def test_sites_give_the_r_indices_of_one_table(n_sites: int, harmonise: bool) -> None:
     cohorts = split_cohort(simulate_people(), n_sites)

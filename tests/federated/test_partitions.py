@@ -65,7 +65,7 @@ def fit_memory(max_people: int) -> FederatedResult:
     return run_federated_study(InMemoryTransport([Site("all", simulate_people(), 0)]), settings)
 
 
-@pytest.mark.parametrize("max_people", [25_000, 120])
+@pytest.mark.parametrize("max_people", [pytest.param(25_000, marks=pytest.mark.slow), 120])
 def test_parts_equal_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_people: int) -> None:
     monkeypatch.setattr(partitions, "BATCH", 50)
     monkeypatch.setattr("rindices.federated.site.BATCH", 50)

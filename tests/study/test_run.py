@@ -101,6 +101,7 @@ def test_recipe_paper_through_the_store(tmp_path: Path) -> None:
     assert not list((tmp_path / "a").glob("[!.]*.checkpoint"))
 
 
+@pytest.mark.slow  # tests/study/test_cohort_fit.py chooses by agreement
 def test_lambda_is_chosen_by_the_agreement_of_shorter_trainings(tmp_path: Path) -> None:
     cohort, weights = simulate_few_regions("tiny", seed=1).cohort, (0.0, 1e3)
 
