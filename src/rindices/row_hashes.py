@@ -7,6 +7,7 @@ import numpy as np
 from rindices._typing import FloatArray, IntArray
 
 _N_DIGITS = 6  # significant digits of a value
+_SMALLEST = 1e-300  # smaller values count as 0; their last digits have no power of ten
 
 
 def hash_rows(values: FloatArray, salt: str) -> list[bytes]:
@@ -20,7 +21,7 @@ def hash_rows(values: FloatArray, salt: str) -> list[bytes]:
 
 def _split_numbers(values: FloatArray) -> tuple[IntArray, IntArray]:
     """Return the significant digits and the decimal exponent of values (N, R)."""
-    is_number = np.isfinite(values) & (values != 0)
+    is_number = np.isfinite(values) & (np.abs(values) > _SMALLEST)
     exponents = np.zeros(values.shape, dtype="<i8")
     exponents[is_number] = np.floor(np.log10(np.abs(values[is_number]))) - (_N_DIGITS - 1)
     mantissas = np.zeros(values.shape, dtype="<i8")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -241,6 +242,26 @@ def test_sexes_that_are_coded_in_two_ways_are_a_warning(tmp_path: Path) -> None:
     people["sex"] = ["MFMF12"[k % 6] for k in range(len(people))]
     done = CliRunner().invoke(app, ["check", *write_people(tmp_path, muse_volumes(), people)])
     assert "covariate sex has 4 common categories: 1, 2, F, M. Code it in one way." in done.output
+
+
+@pytest.mark.parametrize("value", [0.003, 1e-320])
+def test_an_impossible_cell_of_few_regions_is_named(tmp_path: Path, value: float) -> None:
+    """With few regions, the others do not tell whether a cell is wrong; a hundred times off is wrong all the same."""
+    volumes = muse_volumes(60).iloc[:, [0, *range(2, 10)]].set_axis(["ID", *(f"roi {k}" for k in range(8))], axis=1)
+    volumes.loc[3, "roi 5"] = value
+    done = CliRunner().invoke(app, ["check", *write_people(tmp_path, volumes, participants_of(volumes))])
+    named = "1 cell is a hundred times and more off the median of the region: roi 5 of sub-003. Mend or empty"
+    assert named in done.output
+    assert "divide by zero" not in done.output
+
+
+def test_a_parquet_file_with_a_damaged_description_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "table.parquet"
+    pd.DataFrame({"participant_id": ["a", "b"], "x": [1.0, 2.0]}).to_parquet(path)
+    table = pq.read_table(path)
+    described = {b"pandas": table.schema.metadata[b"pandas"].replace(b'"numpy_type"', b'"numpy_tyqe"')}
+    pq.write_table(table.replace_schema_metadata(described), path)
+    assert_refused(["check", str(path)], "not a readable parquet", "Write it again")
 
 
 def test_a_broken_parquet_file_is_refused(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def read_parquet(path: Path, findings: Findings, rows: int | None = None) -> pd.
             findings.fatal(ProblemCode.TOO_MANY_COLUMNS, what)
         try:
             frame = file.read().to_pandas() if rows is None else _read_first_rows(file, rows)
-        except (pa.ArrowException, OSError, ValueError) as error:
+        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             _refuse_parquet(error, findings)
     return _move_index_to_columns(frame)
 

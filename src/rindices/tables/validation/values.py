@@ -17,6 +17,8 @@ from rindices.wording import FEATURE_UNIT, Wording, reword
 
 OUTLIER_FACTOR = 100.0
 """Ratio to the median of a region that no person has, so that the unit must be another one."""
+SEARCHED_REGIONS, SEARCHED_PEOPLE = 10, 40
+"""Fewest regions and people of a table in which ``fit`` looks for wrong cells (`rindices.learners.wrong_cells`)."""
 
 
 class Unit(StrEnum):
@@ -340,6 +342,12 @@ def _check_scale(
         number = format_count(len(people), "person", "people")
         what, cure = f"units are mixed: {number} a hundred times and more off the rest", "Bring all to one unit (mm3)"
         findings.error(ProblemCode.MIXED_UNITS, what, cure, offenders=people, ending=f" (in {names})")
+    elif len(regions) < SEARCHED_REGIONS or len(values) < SEARCHED_PEOPLE:
+        verb = "is" if n_cells == 1 else "are"
+        what = f"{format_count(n_cells, 'cell')} {verb} a hundred times and more off the median of the region"
+        cure = f"Mend or empty: with fewer than {SEARCHED_REGIONS} regions or {SEARCHED_PEOPLE} people they are used"
+        cells = _name_cells(pd.DataFrame(off, columns=list(regions)), ids)
+        findings.warn(ProblemCode.OUTLYING_VALUES, what, cure, **cells)
 
 
 def _check_atlas(medians: FloatArray, regions: Sequence[str], unit: Unit, findings: Findings) -> None:
