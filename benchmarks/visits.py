@@ -1,6 +1,6 @@
 """What is gained by learning from repeat visits: accuracy and order of regions.
 
-Usage: ``python -m benchmarks.visits [--cohorts 3] [--tasks basic mild staged] [--sizes 80 150 492]``. Simulated visits
+Usage: ``python -m benchmarks.visits [--cohorts 2] [--tasks basic mild staged] [--sizes 80 150]``. Simulated visits
 (`rindices.experiments.visits`: retest noise as measured, a tenth of the people leave before each later visit, visits
 about a year apart), adjusted for age, sex and head size. Severities grow by up to ``growth`` from the first to the last
 visit. Cohort seeds are 0 and up; constants were chosen on seeds 900 and up.
@@ -169,9 +169,9 @@ def format_line(group: list[dict[str, Any]], measure: str, digits: int) -> str:
 def main() -> None:
     """Compute what is missing and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cohorts", type=int, default=3)
+    parser.add_argument("--cohorts", type=int, default=2)
     parser.add_argument("--tasks", nargs="+", default=["basic", "mild", "staged"])
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--sizes", type=int, nargs="+", default=[80, 150])
     parser.add_argument("--growths", type=float, nargs="+", default=list(GROWTHS))
     options = parser.parse_args()
     rows = json.loads(OUT.read_text("utf-8")) if OUT.is_file() else []
