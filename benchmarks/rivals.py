@@ -57,7 +57,7 @@ COHORTS, SLOW_COHORTS = {"paper": 10, "stress": 5}, {"paper": 3, "stress": 1}
 SLOW = ("cvae", "lda")
 FOOTNOTE = (
     "Mean pattern-c-index of the patients that a method was fitted on (1 is perfect, 0.5 is chance); n is the number "
-    "of cohorts. A cell is empty where the method was not run. Seconds: processor time of one fit and of inference. "
+    "of cohorts, ± the standard error of the mean over them. A cell is empty where the method was not run. Seconds: processor time of one fit and of inference. "
     "MB: the largest resident memory during the fit minus that before it. All on one machine."
 )
 
@@ -140,10 +140,18 @@ def format_table(results: Sequence[BenchmarkResult]) -> str:
         distance = [limits[task] - scores[task] for task in scores if task in limits]
         counts = [sum(result.task == task for result in groups[learner]) for task in scores]
         cells = [LABELS.get(learner, learner), *(f"{scores[task]:.3f}" if task in scores else "" for task in tasks)]
-        cells += [f"{np.mean(list(scores.values())):.3f}", f"{np.mean(distance):.3f}" if distance else ""]
+        cells += [format_mean(groups[learner], scores), f"{np.mean(distance):.3f}" if distance else ""]
         cells += [str(min(counts)), *(format_cost(groups[learner], field) for field in patient_suite.COSTS)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", FOOTNOTE, ""])
+
+
+def format_mean(results: Sequence[BenchmarkResult], scores: dict[str, float]) -> str:
+    """Return the mean over tasks, with its standard error over cohorts that have all tasks of the method."""
+    cohorts = {seed: [r.pattern_c_index for r in results if r.cohort_seed == seed] for seed in range(len(results))}
+    means = [np.mean(each) for each in cohorts.values() if len(each) == len(scores)]
+    error = f" ± {np.std(means, ddof=1) / np.sqrt(len(means)):.3f}" if len(means) > 1 else ""
+    return f"{np.mean(list(scores.values())):.3f}{error}"
 
 
 def group_by_learner(results: Sequence[BenchmarkResult]) -> dict[str, list[BenchmarkResult]]:
