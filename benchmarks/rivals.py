@@ -58,7 +58,7 @@ SLOW = ("cvae", "lda")
 FOOTNOTE = (
     "Mean pattern-c-index of the patients that a method was fitted on (1 is perfect, 0.5 is chance); n is the number "
     "of cohorts, ± the standard error over them. A cell is empty where the method was not run. Seconds: processor time "
-    "of one fit and of inference. MB: the largest resident memory during the fit minus that before it. All on one machine."
+    "of one fit and of inference. MB: largest resident memory during the fit minus that before it. All on one machine."
 )
 
 
