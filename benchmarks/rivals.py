@@ -1,17 +1,16 @@
 """Accuracy, processor time and memory of all methods on the same people.
 
-    python -m benchmarks.rivals [--splits 2] [--suites paper,stress,patients] [--learners ...]
+    python -m benchmarks.rivals [--suites paper,stress] [--learners ...]
 
-The suites paper and stress are adjusted for age, sex and head size, as users do; the suite patients needs the tables of
-real patients in ``../shared/data`` or ``RINDICES_DATA``. Packages that are not dependencies of the project are measured
+The suites are adjusted for age, sex and head size, as users do; real patients are in the suite patients
+(``python -m benchmarks suite``). Packages that are not dependencies of the project are measured
 on the same people by ``rivals_packages.py`` and ``upstream_sample.py``; their committed results are added to the
 tables. Ten cohorts of the paper's tasks and five of the others; methods that take long have three and one. Fits that
-are finished are not computed again. Writes ``results/rivals/{paper,stress,patients}/results.json`` and ``table.md``.
+are finished are not computed again. Writes ``results/rivals/{paper,stress}/results.json`` and ``table.md``.
 """
 
 import argparse
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -28,7 +27,6 @@ from benchmarks.suites.runner import run_jobs
 
 HERE = Path(__file__).parent
 OUT = HERE / "results" / "rivals"
-DATA = Path(os.environ.get("RINDICES_DATA", HERE.parents[1] / "shared" / "data"))
 OURS = ("trajectory", "contrastive")
 RIVALS = ("deviation-nmf", "normative-ica", "normative-pca", "cpca", "cvae", "nmf", "opnmf", "fa", "lda", "dnmf")
 LEARNERS = ("oracle", "contrastive", *RIVALS, "cpca-bound", "trajectory")
@@ -64,18 +62,12 @@ FOOTNOTE = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--splits", type=int, default=2)
-    parser.add_argument("--suites", default="paper,stress,patients")
+    parser.add_argument("--suites", default="paper,stress")
     parser.add_argument("--learners", default=",".join(LEARNERS))
-    parser.add_argument("--tables", help="of the suite patients; all by default")
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     for suite in options.suites.split(","):
-        if suite == "patients":
-            tables = options.tables.split(",") if options.tables else []
-            run_patients(tables, options.splits, options.workers)
-        else:
-            run_simulated(suite, options.learners.split(","), options.workers)
+        run_simulated(suite, options.learners.split(","), options.workers)
 
 
 def run_simulated(suite: str, learners: Sequence[str], workers: int) -> None:
@@ -88,16 +80,6 @@ def run_simulated(suite: str, learners: Sequence[str], workers: int) -> None:
         plan = BenchmarkPlan(suite, names, cohorts, folds=0, adjusted=True)
         results += run_jobs(plan.jobs(), OUT / suite / "runs", workers, print_progress)
     write_results(suite, results_to_json(results), format_table([*results, *read_packages(suite)]))
-
-
-def run_patients(tables: Sequence[str], splits: int, workers: int) -> None:
-    """Measure all methods on real patients, split by split, and write the table."""
-    for n_splits in range(1, splits + 1):
-        trials = patient_suite.list_patient_trials(DATA / "patients", n_splits, tables)
-        results = run_jobs(trials, OUT / "patients" / "runs", workers, print_progress)
-        write_results(
-            "patients", patient_suite.results_to_json(results), patient_suite.format_markdown(results, costs=True)
-        )
 
 
 def read_packages(suite: str) -> list[BenchmarkResult]:
