@@ -118,7 +118,7 @@ def import_everything() -> None:
     remember_results(study, "run_group_tests")
     remember_results(build, "assess_pattern_stability")
     remember_results(ensemble, "fit_linear_members")
-    for name in ("plot_agreement", "plot_distributions", "plot_index_pairs", "plot_member_agreement"):
+    for name in ("plot_agreement", "plot_distributions", "plot_index_pairs"):
         remember_results(figures, name)
     for name in ("build_trust_section", "build_pattern_sections", "build_effect_section"):
         remember_results(sections, name)
