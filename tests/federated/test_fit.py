@@ -54,6 +54,7 @@ def test_people_rank_identically() -> None:
     np.testing.assert_allclose(indices[0], indices[1], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_known_severities_are_found() -> None:
     result = fit_sites(1)
     assert result.model is not None

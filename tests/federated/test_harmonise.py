@@ -70,6 +70,7 @@ def test_effects_of_regions_are_those_of_harmonised_people() -> None:
         np.testing.assert_allclose(own, other, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_study_is_that_of_people_without_site_effects() -> None:
     model = ModelConfig(recipe="mean-difference", members=2)
     cohort, indices = pool_sites(), {}

@@ -112,6 +112,7 @@ def test_a_killed_site_goes_on_and_the_result_is_that_of_pooled_people(tmp_path:
     assert all(len(each) == 1 for each in digests.values())  # and had the same sums under the same masks
 
 
+@pytest.mark.slow
 def test_the_study_goes_on_without_a_site_that_left(tmp_path: Path) -> None:
     """The last site answers three rounds; nothing that was answered is answered again for fewer sites."""
     leaving = make_service(NAMES[2], tmp_path)
@@ -306,7 +307,10 @@ def widen(request: Request) -> Request:
     return replace(request, arrays={**request.arrays, **moved})
 
 
-@pytest.mark.parametrize(("kind", "change", "number"), [(kinds.CURVES, steepen, 1), (kinds.ROTATION, widen, 2)])
+@pytest.mark.parametrize(
+    ("kind", "change", "number"),
+    [(kinds.CURVES, steepen, 1), pytest.param(kinds.ROTATION, widen, 2, marks=pytest.mark.slow)],
+)
 def test_steep_curves_and_windows_are_refused_under_masks(
     tmp_path: Path, kind: str, change: Change, number: int
 ) -> None:

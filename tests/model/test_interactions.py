@@ -34,6 +34,7 @@ def model(simulated: SimulatedCohort, folder: Path) -> ri.FittedModel:
     return ri.fit(simulated.cohort, 3, members=2, workers=1, out=folder, seed=1)
 
 
+@pytest.mark.slow
 def test_the_pattern_that_grows_with_another_one_is_found(model: ri.FittedModel, simulated: SimulatedCohort) -> None:
     """In the task, the change of each pattern grows with the severity of the next one, by a factor up to 2."""
     table = model.interactions()
@@ -49,6 +50,7 @@ def test_the_pattern_that_grows_with_another_one_is_found(model: ri.FittedModel,
     assert ((table["low"] < table["factor"]) & (table["factor"] < table["high"])).all()
 
 
+@pytest.mark.slow
 def test_curves_are_those_at_medium_severity_of_the_others(model: ri.FittedModel) -> None:
     head = model.heads[0]
     assert isinstance(head, InteractingHead)
@@ -57,6 +59,7 @@ def test_curves_are_those_at_medium_severity_of_the_others(model: ri.FittedModel
     np.testing.assert_allclose(head.compute_curves(np.ones(1)), expected)
 
 
+@pytest.mark.slow
 def test_files_and_graphs_keep_interactions(model: ri.FittedModel, simulated: SimulatedCohort, tmp_path: Path) -> None:
     model.save(tmp_path / "model.safetensors")
     loaded, cohort = ri.load(tmp_path / "model.safetensors"), simulated.cohort
@@ -70,6 +73,7 @@ def test_files_and_graphs_keep_interactions(model: ri.FittedModel, simulated: Si
 
 
 @pytest.mark.usefixtures("no_pictures")
+@pytest.mark.slow
 def test_the_report_shows_interactions(model: ri.FittedModel, folder: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(folder)])
     assert done.exit_code == 0, done.output

@@ -36,7 +36,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 @pytest.fixture(scope="module")
 def simulated() -> SimulatedCohort:
-    return simulate_few_regions("staged", seed=3)
+    return simulate_few_regions(replace(TASKS["staged"], n_controls=200, n_patients=400), seed=3)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from rindices.study.study import check_settings, find_largest_number
 from tests.cohorts import simulate_few_regions
 from tests.study.helpers import fit_cohort
 
-CONTRASTIVE = ModelConfig(recipe="contrastive", members=4)
+CONTRASTIVE = ModelConfig(recipe="contrastive", members=3)
 
 
 def test_patterns_are_tried_around_the_number_of_the_test(tmp_path: Path) -> None:

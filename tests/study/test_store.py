@@ -73,9 +73,8 @@ def small_disk(path: Path, how: str) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
-@pytest.mark.parametrize(
-    "engine", [["--workers", 1], pytest.param(["--engine", "dask", "--workers", 2], marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("engine", [["--workers", 1], ["--engine", "dask", "--workers", 2]])
+@pytest.mark.slow
 def test_a_full_disk(folder: Path, undisturbed: Path, tmp_path: Path, engine: list[object]) -> None:
     kilobytes = [len(content) // 1024 + 4 for _, content in sorted(sets(undisturbed).items())]
     room = kilobytes[0] + kilobytes[1] + 580  # two of four sets, and the people of ten members

@@ -27,6 +27,7 @@ def score(member: Member, cohort: FollowedCohort) -> float:
     return pattern_c_index(cohort.z, member.head.infer(get_first_visits(cohort))).mean
 
 
+@pytest.mark.slow
 def test_visits_are_coupled_where_disease_moves_and_severities_are_found_better() -> None:
     cohort = simulate_followed(0.6)
     people = prepare(cohort)
