@@ -1,11 +1,10 @@
 """Processor seconds and memory of ``rindices fit`` with the default recipe.
 
-Usage: ``python -m benchmarks.study_cost [--studies NAME ...] [--against COMMIT]``. Each study is one command with one
-worker: all numbers of patterns (three patterns and five members where there are 1,000 regions), evidence, tests and
-report. Simulated cohorts of the task basic: that of the README
-(1,392 people), 50,000 people, 10 regions, and 1,000 regions, of which most are copies of others plus noise. With
-``--against``, the study of the README is fitted in turns by today's code and by that of an earlier commit, because the
-speed of machines varies. Writes ``results/study_cost.json`` and ``.md``; studies that are not named keep their results.
+Usage: ``python -m benchmarks.study_cost [--studies NAME ...]``. Each study is one command with one worker: all
+numbers of patterns (three patterns and five members where there are 1,000 regions), evidence, tests and report.
+Simulated cohorts of the task basic: that of the README (1,392 people, the median of three runs), 50,000 people, 10
+regions, and 1,000 regions, of which most are copies of others plus noise. Writes ``results/study_cost.json`` and
+``.md``; studies that are not named keep their results.
 """
 
 import argparse
@@ -34,7 +33,7 @@ STUDIES = {
     "few regions": "1,392 people, 10 regions",
     "many regions": "1,392 people, 1,000 regions; three patterns, five members",
 }
-N_PAIRS = 3
+N_RUNS = {"README": 3}
 OPTIONS = {"many regions": ["--patterns", "3", "--members", "5"]}
 FIT = ["--participants", "participants.tsv", "--group", "group", "--controls", "control", "--covariates", "age,sex,icv"]
 
@@ -60,8 +59,8 @@ def write_study(name: str, folder: Path) -> None:
     table.to_csv(folder / "volumes.csv")
 
 
-def measure(folder: Path, source: Path, options: Sequence[str] = ()) -> dict[str, Any]:
-    """Return processor seconds and peak megabytes of ``rindices fit`` with the code in a folder."""
+def measure(folder: Path, options: Sequence[str] = ()) -> dict[str, float]:
+    """Return processor seconds and peak megabytes of ``rindices fit`` for a folder with tables."""
     code = "import sys\nfrom rindices.cli.main import run\ntry:\n    run()\nfinally:\n"
     # VmHWM begins with the program; the peak of getrusage is that of the parent where it is larger
     code += "    print('peak', open('/proc/self/status').read().split('VmHWM:')[1].split()[0], file=sys.stderr)\n"
@@ -69,39 +68,22 @@ def measure(folder: Path, source: Path, options: Sequence[str] = ()) -> dict[str
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as out:
         command = [sys.executable, "-c", code, "fit", "volumes.csv", *FIT, *options, "--workers", "1", "--out", out]
-        environment = os.environ | threads | {"PYTHONPATH": str(source / "src")}
+        environment = os.environ | threads | {"PYTHONPATH": str(ROOT / "src")}
         done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     peak = float(done.stderr.rsplit("peak", 1)[1])
     return {"seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, "mb": peak / 1024}
 
 
-def check_out(commit: str, folder: Path) -> Path:
-    """Write the code of an earlier commit to a folder and return it."""
-    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
-    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
-    return folder
-
-
 def format_table(results: dict[str, Any]) -> str:
     """Return the results as a page."""
-    lines = ["# Cost of a study with the default recipe", "`python -m benchmarks.study_cost --against 390e31c`", ""]
+    lines = ["# Cost of a study with the default recipe", "`python -m benchmarks.study_cost`", ""]
     lines += ["One command `rindices fit` with one worker: all numbers of patterns, evidence, tests and report.", ""]
     lines += ["| study | processor seconds | peak memory, MB | code of commit |", "|---|---|---|---|"]
     for name, text in STUDIES.items():
         if name in results:
             own = results[name]
-            lines.append(f"| {text} | {own['seconds']:.0f} | {own['mb']:,.0f} | {own.get('commit', 'earlier')} |")
-    if "earlier" in results:
-        earlier = results["earlier"]
-        now, then = (np.array(earlier[name]) for name in ("now", "then"))
-        ratios = ", ".join(f"{ratio:.2f}" for ratio in now / then)
-        lines += [
-            "",
-            "In turns, because processor seconds vary with what else a machine does, the first study",
-        ]
-        lines += [f"takes {np.median(now):.0f} processor seconds (median of {len(now)}), and with the code of commit"]
-        lines += [f"{earlier['commit']} {np.median(then):.0f}: ratios of {ratios}, median {np.median(now / then):.2f}."]
+            lines.append(f"| {text} | {own['seconds']:.0f} | {own['mb']:,.0f} | {own['commit']} |")
     return "\n".join([*lines, ""])
 
 
@@ -109,20 +91,13 @@ def main() -> None:
     """Measure the studies that are named and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", nargs="*", default=list(STUDIES), choices=list(STUDIES))
-    parser.add_argument("--against", metavar="COMMIT")
     options = parser.parse_args()
     results = json.loads(OUT.read_text("utf-8")) if OUT.is_file() else {}
     for name in options.studies:
         with tempfile.TemporaryDirectory() as folder:
             write_study(name, Path(folder))
-            results[name] = measure(Path(folder), ROOT, OPTIONS.get(name, ()))
-            if name == "README" and options.against:
-                with tempfile.TemporaryDirectory() as code:
-                    sources = [ROOT, check_out(options.against, Path(code))]
-                    pairs = [[measure(Path(folder), each)["seconds"] for each in sources] for _ in range(N_PAIRS)]
-                now, then = zip(*pairs, strict=True)
-                results["earlier"] = {"commit": options.against, "now": now, "then": then}
-                results[name]["seconds"] = float(np.median(now))
+            runs = [measure(Path(folder), OPTIONS.get(name, ())) for _ in range(N_RUNS.get(name, 1))]
+        results[name] = {key: float(np.median([run[key] for run in runs])) for key in runs[0]}
         head = ["git", "rev-parse", "--short", "HEAD"]
         results[name]["commit"] = subprocess.run(
             head, cwd=ROOT, check=True, capture_output=True, text=True
