@@ -1,7 +1,8 @@
 """Claims of the documentation: which figure belongs to which code.
 
 ``claims.toml`` names, for each claim, commands, result files, and the code that the figures depend on. A measurement is
-stamped with the fingerprint of that code (``stamps.json``). A claim is stale if the code has another one now.
+stamped with the fingerprint of that code (``stamps.json``). A claim is stale if the code has another one now. Rows of
+earlier code may be kept if a random sample of them, measured again, is equal; then the stamp says so (``sample``).
 """
 
 import ast
@@ -130,25 +131,6 @@ def run_claim(claim: Claim) -> dict[str, Any]:
     }
 
 
-def stamp_from_history(claim: Claim) -> dict[str, Any]:
-    """Return the stamp of results that were measured before stamps: the code of the commit that wrote the oldest.
-
-    A result that was only reformatted since would be stamped with later code than it has, so the first commit that
-    has the file's present content is taken.
-    """
-    commits = []
-    for result in claim.results:
-        history = _ask_git("log", "--format=%h %ct", "--", f"benchmarks/{result}").split("\n")
-        commits.append(history[0].split(" ") if history[0] else ["", "0"])
-    commit, seconds = min(commits, key=lambda each: int(each[1]))
-    if not commit:
-        return {}
-    files = [Path(each) for each in _ask_git("ls-tree", "-r", "--name-only", commit, "src", "benchmarks").split("\n")]
-    read: ReadFile = lambda path: _ask_git("show", f"{commit}:{path.as_posix()}")  # noqa: E731
-    date = datetime.fromtimestamp(int(seconds), UTC).date().isoformat()
-    return {"fingerprint": compute_fingerprint(claim.list_code(), files, read), "commit": commit, "date": date}
-
-
 def _ask_git(*words: str) -> str:
     return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -164,7 +146,7 @@ def format_table(claims: Sequence[Claim], stamps: Mapping[str, Mapping[str, Any]
     lines = ["| claim | command | results | people | core-minutes | measured |", "|---|---|---|---|---|---|"]
     for each in claims:
         stamp = stamps.get(each.name, {})
-        when = f"{stamp['date']}, {stamp['commit']}" if stamp else "never"
+        when = ", ".join(stamp[key] for key in ("date", "commit", "sample") if key in stamp) or "never"
         measured = f"{when}{', **with earlier code**' if each.name in stale and stamp else ''}"
         commands, results = ("<br>".join(f"`{item}`" for item in items) for items in (each.commands, each.results))
         minutes = stamp.get("core_minutes", f"about {each.minutes:g}")
