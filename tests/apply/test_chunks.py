@@ -237,7 +237,7 @@ def test_a_folder_in_and_a_folder_out_resumes(
     assert outcome.counted.novel == int(result["novel"].sum())
 
     assert not list(at.glob(".out*"))
-    with pytest.raises(ModelError, match="holds other files: give another folder"):
+    with pytest.raises(ModelError, match="not empty, and finished results are not replaced: give another folder"):
         run(at, model, at / "in", "out")
 
 
@@ -268,7 +268,7 @@ def test_folders_with_other_files_are_refused_and_left_alone(
     people.to_csv(at / "t.csv", index=False)
     (at / "mine").mkdir()
     (at / "mine" / "thesis.txt").write_text("precious")
-    with pytest.raises(ModelError, match="holds other files"):
+    with pytest.raises(ModelError, match="not empty"):
         run(at, model, at / "t.csv", "mine")
     assert (at / "mine" / "thesis.txt").read_text() == "precious"
 
@@ -324,3 +324,12 @@ def test_few_hashes_in_memory_give_the_same_result(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(chunks, "_MAX_HASHES_IN_MEMORY", 20)
     repeated = find_repeated_hashes([tmp_path / "a.npz", tmp_path / "b.npz"])
     assert sorted(repeated.tolist()) == sorted(hashes[[7, 300]].tolist())
+
+
+def test_a_record_that_the_disk_fails_to_read_is_one_line(tmp_path: Path) -> None:
+    """While numpy looks for the end of the archive, an error of the disk becomes one of zipfile."""
+    np.savez(tmp_path / "part.npz", keys=np.arange(3, dtype=np.uint64))
+    content = (tmp_path / "part.npz").read_bytes()
+    (tmp_path / "part.npz").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ModelError, match=r"part\.npz cannot be read: run the same command again"):
+        chunks.load_hashes(tmp_path / "part.npz")

@@ -150,7 +150,7 @@ def apply_stream(
     job = StreamJob(model, request, folder, out.suffix if to_file else ".parquet", size or ChunkSize())
     with explain_write_errors(str(out), ModelError, "give another place with --out"):
         if not to_file and out.is_dir() and any(out.iterdir()):
-            raise ModelError(f"{out} holds other files: give another folder.")
+            raise ModelError(f"{out} is not empty, and finished results are not replaced: give another folder.")
         job = replace(job, folder=folder / job.digest())
         with _lock_parts(job):
             start = time.perf_counter()
@@ -377,8 +377,11 @@ def _hash_texts(texts: Sequence[str] | NDArray[np.object_]) -> Hashes:
 
 def load_hashes(file: Path, kind: str = "keys") -> Hashes:
     """Return the hashes (N,) of the rows of a part, that is of person and session, or of its ``people``."""
-    with np.load(file) as arrays:
-        return np.asarray(arrays[kind])
+    try:
+        with file.open("rb") as stream, np.load(stream) as arrays:
+            return np.asarray(arrays[kind])
+    except BadZipFile as error:  # also if the disk fails to read it
+        raise ModelError(f"{file} cannot be read: run the same command again.") from error
 
 
 def find_repeated_hashes(files: Sequence[Path]) -> Hashes:
