@@ -149,10 +149,10 @@ def apply_stream(
     folder = out.with_name(f".{out.name}.parts")
     job = StreamJob(model, request, folder, out.suffix if to_file else ".parquet", size or ChunkSize())
     with explain_write_errors(str(out), ModelError, "give another place with --out"):
-        if not to_file and out.is_dir() and any(out.iterdir()):
-            raise ModelError(f"{out} is not empty, and finished results are not replaced: give another folder.")
         job = replace(job, folder=folder / job.digest())
         with _lock_parts(job):
+            if not to_file and out.is_dir() and any(out.iterdir()):
+                raise ModelError(f"{out} is not empty, and finished results are not replaced: give another folder.")
             start = time.perf_counter()
             chunks = _list_chunks(table, job.size)
             parts, n_resumed, rows = _run_chunks(job, chunks, workers, on_progress)
