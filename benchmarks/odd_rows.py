@@ -13,7 +13,8 @@ all
     With all oddities. The lines and people that the errors name are removed from the file, as a user would do, and the
     command is run again until it succeeds. Each oddity must be named, and nobody else may be missing from the result.
 
-Every run has one process, and its processor time is compared with that of the clean file. Writes
+Every run has one process, and its processor time is compared with that of the clean file. A run that names repeated
+people looks for them in the parts of the table a second time, so a run with errors may take twice as long. Writes
 ``results/odd_rows.md``.
 """
 
@@ -254,7 +255,10 @@ def main() -> None:
         "--folder", type=Path, help="for the files, which are deleted; the temporary folder if left out"
     )
     parser.add_argument(
-        "--max-ratio", type=float, default=1.3, help="of the processor times of a file and the clean one"
+        "--max-ratio",
+        type=float,
+        default=1.3,
+        help="of the processor times of a run without errors and of the clean file",
     )
     parser.add_argument("--out", type=Path, default=RESULTS / "odd_rows.md")
     options = parser.parse_args()
@@ -282,7 +286,7 @@ def run_versions(rows: int, n_oddities: int, max_ratio: float, folder: Path, rep
         ratio = run.seconds / first.seconds
         codes = ", ".join(sorted({str(problem["code"]) for problem in run.printed.get("problems", [])}))
         table.append(f"| {name} | {run.code} | {people} | {codes} | {named} | {run.seconds:.1f} | {ratio:.2f} |")
-        if ratio > max_ratio:
+        if ratio > (2.0 if run.code else max_ratio):
             faults.append(f"{name}: {ratio:.2f} times the clean file")
 
     add_run("clean", first, 0, f"{first.printed['people']:,}")
