@@ -46,8 +46,7 @@ def main() -> None:
             | {"power_se": row.accuracy_se, "benchmark": direct["mean"], "benchmark_se": direct["se"]}
             | {"cohorts": direct["n"], "standard_errors": difference / error}
         )
-    spent = json.loads((RESULTS / "power" / "time.json").read_text("utf-8"))
-    result = {"cohorts": options.cohorts, "rows": rows} | spent
+    result = {"cohorts": options.cohorts, "rows": rows}
     folder = RESULTS / "power"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "against_benchmark.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
@@ -64,11 +63,7 @@ def format_table(result: dict[str, Any]) -> str:
         lines.append(
             f"| {row['controls']} + {row['patients']} | {estimated} | {direct} | {row['standard_errors']:+.1f} |"
         )
-    foot = (
-        f"{result['cohorts']} cohorts a size by `power`. With its defaults the command took {result['seconds']:.0f} s "
-        f"and {result['cpu_seconds']:.0f} s of processor time in {result['workers']} process(es) (load of the machine "
-        f"{result['load']:.0f})."
-    )
+    foot = f"{result['cohorts']} cohorts a size by `power`."
     return "\n".join([*lines, "", foot, ""])
 
 

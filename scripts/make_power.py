@@ -3,13 +3,11 @@
 Usage: ``python scripts/make_power.py src/rindices/study/data/power.json [WORKERS]``
 
 The reference generator, adjusted for age, sex and head size as a study would be. The same figures, with a picture, go
-to ``benchmarks/results/power``, with the time it took; processor time is counted with one worker only.
+to ``benchmarks/results/power``.
 """
 
 import json
-import os
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,17 +16,12 @@ from rindices.experiments.power import PowerConfig, format_markdown, plot_power,
 
 def main(target: Path, workers: int = -1) -> None:
     """Run the study and write its results."""
-    start, used = time.monotonic(), time.process_time()
     result = run_power(PowerConfig(covariates=("age", "sex", "icv")), workers=workers)
-    spent = {"seconds": time.monotonic() - start, "cpu_seconds": time.process_time() - used}
-    spent |= {"workers": workers, "load": os.getloadavg()[0]}
     target.write_text(json.dumps(asdict(result), indent=1) + "\n", "utf-8")
     folder = Path(__file__).parents[1] / "benchmarks" / "results" / "power"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "power.md").write_text(format_markdown(result), "utf-8")
     plot_power(result, folder / "power.png")
-    (folder / "time.json").write_text(json.dumps(spent, indent=1) + "\n", "utf-8")
-    print(spent)
 
 
 if __name__ == "__main__":
