@@ -10,9 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from rindices.cli.main import app
+from rindices.experiments.simulate import simulate_cohort
+from rindices.experiments.tasks import TASKS
 from rindices.federated.adjustment import AdjustedSums
 from rindices.federated.fit import FederatedSettings, run_federated_study
 from rindices.federated.messages import RefusedError
+from rindices.federated.rounds import InMemoryTransport
+from rindices.federated.site import Site
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.group_difference import estimate_region_effects
 from rindices.study.config import ModelConfig
@@ -102,3 +106,14 @@ def test_a_mode_that_cannot_run_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["federate", str(tmp_path / "study.toml"), *words])
     assert result.exit_code != 0
     assert "harmonise" in str(result.exception) + result.output
+
+
+def test_sites_that_differ_are_not_taken_for_a_dishonest_centre() -> None:
+    """Pooled over sites with effects, the effect of head size is wrong: a large region is adjusted to its opposite."""
+    cohort = simulate_cohort(replace(TASKS["basic"], n_controls=300, n_patients=300), seed=960, sites=3).cohort
+    regions = ["MUSE_59", "MUSE_81", "MUSE_82", "MUSE_86", "MUSE_87", *cohort.volumes.columns[:7]]
+    cohort = replace(cohort, volumes=cohort.volumes[regions])
+    parts = {name: cohort.take((cohort.people[SITE] == name).to_numpy()) for name in cohort.people[SITE].unique()}
+    settings = FederatedSettings(ModelConfig(recipe="mean-difference", members=2))
+    transport = InMemoryTransport([Site(name, part) for name, part in parts.items()])
+    assert run_federated_study(transport, settings).model is not None

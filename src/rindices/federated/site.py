@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 MAX_SPREAD = 4.0
 """Largest standard deviation, over the people of a set, of whitened severities, which is about 1 over all sites."""
 MIN_CORRELATION = 0.1
-"""Smallest correlation of a region with itself after the adjustment, over the people of a site."""
+"""Smallest correlation, over the people of a site, of an adjusted region with what its covariates leave of it there."""
 MAX_MISSING = 0.5
 """Largest share of regions that a person may lack."""
 BATCH = 10_000
@@ -234,17 +234,19 @@ class Site:
             name = f"{request.kind}{' without effects' * ('harmonise' in settings)}"
             self._guard.bind(name, Request(request.kind, 0, own, request.arrays).encode())
 
-    def _check_adjusted(self, values: FloatArray) -> None:
-        """Refuse adjusted regions (N, R) that are mainly covariates, or deviations of few people.
+    def _check_adjusted(self, values: FloatArray, design: FloatArray) -> None:
+        """Refuse adjusted regions (N, R) that are mainly covariates (N, P), or deviations of few people.
 
+        An honest adjustment may leave an effect of covariates, where sites differ, and still has the rest of a region.
         Under masks, where all sites see the same request, sites of few people leave it to the others.
         """
         if not self.fewest or (self._is_masked and len(values) < MIN_SPLIT * self.fewest):
             return
-        volumes = self._get_volumes(np.arange(len(values)))
-        centred, raw = values - values.mean(axis=0), volumes - volumes.mean(axis=0)
-        products = np.sqrt((centred**2).sum(axis=0) * (raw**2).sum(axis=0))
-        if ((centred * raw).sum(axis=0) < MIN_CORRELATION * products).any():
+        volumes, columns = self._get_volumes(np.arange(len(values))), np.insert(design, 0, 1.0, axis=1)
+        rest = volumes - columns @ np.linalg.lstsq(columns, volumes, rcond=None)[0]
+        centred = values - values.mean(axis=0)
+        products = np.sqrt((centred**2).sum(axis=0) * (rest**2).sum(axis=0))
+        if ((centred * rest).sum(axis=0) < MIN_CORRELATION * products).any():
             raise RefusedError("other-preparation: a region is hardly correlated with itself after the adjustment.")
         self._guard.check_weights(centred, "the adjustment")
 
@@ -368,7 +370,7 @@ class Site:
             return np.asarray(centred[:, len(coefficients) :] - centred[:, : len(coefficients)] @ coefficients)
 
         if self.fewest:
-            self._check_adjusted(adjust(np.arange(len(self.cohort))))
+            self._check_adjusted(adjust(np.arange(len(self.cohort))), design)
         for group in GROUPS:
             n_blocks = int(request.settings["n_blocks"][group])
             blocks = self._get_subsets(request).assign_blocks(group, n_blocks)
@@ -501,8 +503,9 @@ class Site:
                 own = replace(own, preprocessing=own.preprocessing.with_sites(seen, 2))
             self._preparations[key] = content, own
             if self.fewest:
+                design = own.preprocessing.residualiser.build_design(self.cohort.covariates)
                 try:
-                    self._check_adjusted(self._compute_shifts(request, key, np.arange(len(self.cohort))))
+                    self._check_adjusted(self._compute_shifts(request, key, np.arange(len(self.cohort))), design)
                 except RindicesError:
                     del self._preparations[key]
                     raise
