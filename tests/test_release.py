@@ -76,6 +76,10 @@ def test_a_tag_is_the_version() -> None:
 
 
 def test_version_is_cited_and_told() -> None:
-    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    heading = "## Unreleased" if "dev" in rindices.__version__ else f"## {rindices.__version__}"
-    assert heading in changes
+    changes, version = (ROOT / "CHANGELOG.md").read_text("utf-8"), rindices.__version__
+    if "dev" in version:
+        assert "## Unreleased" in changes
+        return
+    (date,) = re.findall(rf"^## {re.escape(version)}, (\d{{4}}-\d\d-\d\d)$", changes, re.MULTILINE)
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\nversion: {version}\ndate-released: {date}\n" in citation
