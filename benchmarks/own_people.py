@@ -30,7 +30,7 @@ from rindices.selection.agreement import pattern_c_index
 
 OUT = Path(__file__).parent / "results" / "own_people"
 PAPER = ("basic", "overlap", "scarce", "noise", "mild")
-N_NULL = {12: 200, 30: 200, 67: 100}
+N_NULL = {12: 200, 30: 200, 67: 200}
 TABLES = ("psychosis", "autism", "schizophrenia")
 Row = dict[str, object]
 Studies = Iterator[tuple[str, Callable[[], Row]]]
