@@ -10,7 +10,13 @@ from sklearn.linear_model import LinearRegression
 
 import rindices as ri
 from rindices.errors import PreprocessingError
-from rindices.preprocess.residualise import CategoricalCovariate, NumericCovariate, build_design_matrix, derive_codings
+from rindices.preprocess.residualise import (
+    CategoricalCovariate,
+    NumericCovariate,
+    build_design_matrix,
+    check_control_number,
+    derive_codings,
+)
 from tests.preprocess.helpers import make_cohort
 from tests.tables.helpers import N, make_people, make_table, write_table
 
@@ -138,6 +144,8 @@ def test_more_covariates_than_controls_are_refused() -> None:
     columns = pd.DataFrame(np.random.default_rng(0).normal(size=(10, 3)), columns=list("abc"))
     with pytest.raises(PreprocessingError, match=r"too few controls \(4\) to adjust for 3 covariate columns"):
         ri.Preprocessing.fit(make_cohort(n_people=8, covariates=columns[:8]))
+    with pytest.raises(PreprocessingError, match=r"\(1\): at least 2 are needed"):
+        check_control_number(1, 0)
     enough = make_cohort(n_people=10, covariates=columns)  # one control more than an exact fit needs
     assert np.isfinite(ri.Preprocessing.fit(enough).transform(enough)).all()
 

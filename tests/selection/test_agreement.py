@@ -247,7 +247,9 @@ def test_agreement_from_correlations_is_close_to_that_of_people() -> None:
     members = simulate_members()
     columns = np.concatenate(members, axis=1)
     moments = IndexMoments.from_sums(columns.sum(axis=0), columns.T @ columns, len(columns), 2)
+    np.testing.assert_allclose(IndexMoments.compute(members).covariance, moments.covariance)
     own, other = moments.compare(0, 1), agreement(members[0], members[1])
+    assert moments.take(1, 3).compare(0, 1).difference == moments.compare(1, 2).difference
     np.testing.assert_array_equal(own.matching, other.matching)
     assert own.concordance == pytest.approx(other.concordance, abs=0.01)
     assert own.dimension == pytest.approx(other.dimension, abs=1e-9)

@@ -12,8 +12,12 @@ from rindices.selection.dimensions import (
     AdjustedGroups,
     DimensionEstimate,
     ParticipantData,
+    DimensionTest,
+    _test_dimension,
     compute_excess,
     count_dimensions,
+    count_significant,
+    summarise_excess,
 )
 from rindices.selection.relabel import PermutationScheme, fit_log_odds
 from tests.selection.helpers import make_groups
@@ -163,3 +167,30 @@ def test_a_seed_gives_one_result_whose_last_test_is_not_significant() -> None:
     assert first.dimension_tests[2].relabellings < 199
     assert first.dimension_tests[2].relabellings % 20 == 19
     assert first.dimension_tests[0].chance[0] < first.dimension_tests[0].chance[1] < first.dimension_tests[0].excess
+
+
+def test_p_counts_the_observed_excess_and_ties() -> None:
+    test = summarise_excess([3.0, 1.0, 3.0, 2.0], n_removed=1)
+    assert (test.p, test.excess, test.relabellings) == (2 / 4, 3.0, 3)
+
+
+def test_permutations_go_on_if_an_early_one_reaches_the_observed_excess() -> None:
+    people, patient = simulate(1, 3)
+    rng = np.random.default_rng(0)
+    labels = [patient, patient, *(rng.permutation(patient) for _ in range(500))]
+    groups = make_groups(people, patient)
+    test = _test_dimension(groups, iter(labels), 0, n_permutations=99, level=0.05)
+    assert test.relabellings >= 99
+    assert test.p == pytest.approx(3 / (test.relabellings + 1))
+    alone = _test_dimension(groups, iter(labels[2:]), 0, n_permutations=99, level=0.05)
+    assert alone.relabellings < 99  # no permutation reaches it: clear after the first ones
+
+
+def test_one_test_more_than_the_largest_number_of_patterns() -> None:
+    def test(k: int, p: float = 0.01) -> DimensionTest:
+        return DimensionTest(k, 2.0, (1.0, 1.5), p, 199)
+
+    everything = count_significant(test, 3, level=0.05, overlap=1.0)
+    assert (everything.number, [each.patterns for each in everything.dimension_tests]) == (3, [0, 1, 2, 3])
+    nothing = count_significant(lambda k: test(k, 0.06), 3, level=0.05, overlap=1.0)
+    assert (nothing.number, len(nothing.dimension_tests)) == (0, 1)
