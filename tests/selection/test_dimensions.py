@@ -11,8 +11,8 @@ from rindices.preprocess.standardise import shrink_covariance
 from rindices.selection.dimensions import (
     AdjustedGroups,
     DimensionEstimate,
-    ParticipantData,
     DimensionTest,
+    ParticipantData,
     _test_dimension,
     compute_excess,
     count_dimensions,
