@@ -221,6 +221,11 @@ def test_an_unseen_site_is_refused_or_estimated_from_its_controls() -> None:
     few = new.take(np.sort(np.r_[np.flatnonzero(new.is_control)[:4], np.flatnonzero(new.is_patient)]))
     with pytest.raises(PreprocessingError, match=r"too few controls .*: site2 \(4 controls\)\. At least 10"):
         fitted.with_sites(few)
+    last = ri.Preprocessing.fit(cohort.take(np.asarray(cohort.people["site"] == "site2")))
+    first = np.flatnonzero(cohort.is_control & np.asarray(cohort.people["site"] == "site0"))[:4]
+    two_sites = cohort.take(np.sort(np.r_[first, np.flatnonzero(np.asarray(cohort.people["site"] == "site1"))]))
+    with pytest.raises(PreprocessingError, match=r"their effect: site0 \(4 controls\)\. At least 10"):
+        last.with_sites(two_sites)
     assert fitted.with_sites(few, least=4).harmoniser.counts[-1] == 4  # type: ignore[union-attr]
     with pytest.raises(PreprocessingError, match="no controls here: site2"):
         fitted.with_sites(new.take(new.is_patient))

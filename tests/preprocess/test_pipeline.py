@@ -28,6 +28,17 @@ def test_new_people_in_any_order_get_the_same_values() -> None:
     np.testing.assert_array_equal(preprocessing.transform(reversed_columns), values[::7])
 
 
+@pytest.mark.parametrize("adjust", ["log", "linear"])
+def test_restored_volumes_have_the_changed_values(adjust: str) -> None:
+    cohort = make_cohort()
+    preprocessing = ri.Preprocessing.fit(cohort, adjust=adjust)
+    values, volumes = preprocessing.transform(cohort), cohort.volumes.to_numpy()
+    changed = values + np.random.default_rng(1).normal(0.0, 0.2, values.shape)
+    restored = preprocessing.restore(volumes, values, changed)
+    again = replace(cohort, volumes=cohort.volumes.assign(**dict(zip(cohort.volumes, restored.T, strict=True))))
+    np.testing.assert_allclose(preprocessing.transform(again), changed, rtol=1e-9)
+
+
 def test_it_is_rebuilt_from_arrays_and_json() -> None:
     cohort = make_cohort()
     preprocessing = ri.Preprocessing.fit(cohort)

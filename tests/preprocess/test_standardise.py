@@ -8,7 +8,12 @@ import pytest
 
 import rindices as ri
 from rindices.errors import PreprocessingError
-from rindices.preprocess.standardise import Standardiser, find_constant_regions
+from rindices.preprocess.standardise import (
+    Standardiser,
+    find_constant_regions,
+    shrink_covariance,
+    shrink_normal_covariance,
+)
 from tests.preprocess.helpers import make_cohort
 
 
@@ -48,3 +53,14 @@ def test_constant_regions_are_listed_in_order() -> None:
 def test_one_control_is_too_few() -> None:
     with pytest.raises(PreprocessingError, match="1 controls are too few"):
         Standardiser.fit(np.ones((1, 2)), ["a", "b"])
+
+
+def test_shrinkage_of_normal_people_is_that_of_their_lengths() -> None:
+    rng = np.random.default_rng(0)
+    covariance = np.cov(rng.normal(size=(6, 40)) * np.arange(1, 7)[:, None])
+    people = rng.multivariate_normal(np.zeros(6), covariance, size=400_000)
+    fourth_power = 20 * float(np.mean(np.square(people).sum(axis=1) ** 2))  # of twenty people, as expected
+    found = shrink_normal_covariance(covariance, 20)
+    np.testing.assert_allclose(found, shrink_covariance(covariance, fourth_power, 20), rtol=0.005)
+    weight = 1 - found[0, 1] / covariance[0, 1]
+    assert 0.05 < weight < 0.95  # the test would say nothing at an end of the range
