@@ -158,6 +158,19 @@ def test_one_novel_person_gives_no_warning_for_the_table(model: ri.FittedModel, 
     assert not [problem for problem in problems if "looks unlike" in problem.what]
 
 
+def test_a_wrong_cell_is_missing_kept_or_an_error(model: ri.FittedModel, people: Cohort) -> None:
+    volumes = people.volumes.copy()
+    volumes.iloc[3, 7] *= 4.0
+    region = volumes.columns[7]
+    wrong = replace(people, volumes=volumes)
+    empty = replace(people, volumes=people.volumes.mask(volumes != people.volumes))
+    treated = model.apply(wrong)
+    assert treated["r1"][3] == pytest.approx(model.apply(empty)["r1"][3])
+    assert model.apply(wrong, on_outlier="keep")["r1"][3] != pytest.approx(treated["r1"][3], abs=1e-6)
+    with pytest.raises(ModelError, match=region):
+        model.apply(wrong, on_outlier="error")
+
+
 def test_regions_with_the_largest_contribution_are_named() -> None:
     """At most four regions above a share are named; without one, the reason is many regions together."""
     sd = np.array([1.0, 2.0] + [1.0] * 28)
