@@ -161,13 +161,12 @@ def test_one_novel_person_gives_no_warning_for_the_table(model: ri.FittedModel, 
 def test_a_wrong_cell_is_missing_kept_or_an_error(model: ri.FittedModel, people: Cohort) -> None:
     volumes = people.volumes.copy()
     volumes.iloc[3, 7] *= 4.0
-    region = volumes.columns[7]
     wrong = replace(people, volumes=volumes)
     empty = replace(people, volumes=people.volumes.mask(volumes != people.volumes))
     treated = model.apply(wrong)
     assert treated["r1"][3] == pytest.approx(model.apply(empty)["r1"][3])
     assert model.apply(wrong, on_outlier="keep")["r1"][3] != pytest.approx(treated["r1"][3], abs=1e-6)
-    with pytest.raises(ModelError, match=region):
+    with pytest.raises(ModelError, match="1 cell of 1 person"):
         model.apply(wrong, on_outlier="error")
 
 
