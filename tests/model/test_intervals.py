@@ -97,6 +97,13 @@ def test_variance_among_members_widens_the_interval() -> None:
     assert_allclose(high[:, 0], [0.8, 0.5 + 0.1 + 0.4])
 
 
+def test_missing_regions_widen_the_interval_by_the_variance_that_they_add() -> None:
+    r, variance, added = np.array([[0.5]]), np.array([[0.15**2 / 4]]), np.array([[6 * 0.15**2]])
+    assert_allclose(make_intervals().compute_widening(variance, added), [[2.0]])  # sqrt(1 + 6 / (1 + 1))
+    low, high = make_intervals().compute_bounds(r, variance, added)
+    assert_allclose([low[0, 0], high[0, 0]], [0.6 - 0.3 * np.sqrt(2) * 2, 0.6 + 0.2 * np.sqrt(2) * 2])
+
+
 @settings(deadline=None)
 @given(r=st.floats(-5, 5), variance=st.floats(0, 9), low=st.floats(-1, 1), high=st.floats(-1, 1))
 def test_the_interval_contains_the_index(r: float, variance: float, low: float, high: float) -> None:

@@ -210,6 +210,8 @@ def test_a_table_with_many_novel_people_gets_one_warning() -> None:
     assert UnusualCount.of(many, np.arange(100) >= 5) == (95, 15, {"age out of range": 15})
     assert "20 of 100 are novel" in warning.what
     assert "age out of range in 20" in warning.what
+    (warning,) = make_table_warning(UnusualCount(100, 40, Counter({"age out of range": 36, "another unit?": 4})))
+    assert "(age out of range in 36)" in warning.what  # a cause of at most a tenth of them is not named
     assert make_table_warning(UnusualCount.of(UnusualPeople(1, None, {0: reasons}), np.ones(1, dtype=bool))) == []
 
 
