@@ -62,6 +62,28 @@ def test_products_of_factors_against_sums_over_all_points(n_patterns: int) -> No
     np.testing.assert_allclose(posterior.compute_means(numbers), compute_means_by_points(posterior, numbers), rtol=1e-9)
 
 
+def test_interacting_patterns_are_summed_point_by_point() -> None:
+    rng = np.random.default_rng(3)
+    steps, people = rng.normal(-0.5, 0.4, (2, 5, 12)), rng.normal(-2, 2, (40, 12))
+    weights, interaction = steps.reshape(-1, 12).T, np.array([[0.0, 0.5], [0.2, 0.0]])
+    posterior = SeverityPosterior.build(steps, weights, np.eye(2), interaction)
+    summary = posterior.summarise(people @ weights)
+    density = np.exp(people @ weights @ posterior.basis.T + posterior.offset)
+    np.testing.assert_allclose(summary.log_sum, np.log(density.mean(axis=1)), rtol=1e-9)
+
+
+def test_variances_are_those_of_the_points() -> None:
+    rng = np.random.default_rng(4)
+    steps, people = rng.normal(-0.5, 0.4, (2, 5, 12)), rng.normal(-2, 2, (40, 12))
+    weights = steps.reshape(-1, 12).T
+    posterior = SeverityPosterior.build(steps, weights, np.eye(2))
+    for person, variance in zip(people, posterior.compute_variances(people @ weights), strict=True):
+        density = np.exp(person @ weights @ posterior.basis.T + posterior.offset)
+        for m, points in enumerate(posterior.points.T):
+            mean = np.average(points, weights=density)
+            assert variance[m] == pytest.approx(np.average((points - mean) ** 2, weights=density))
+
+
 def test_people_far_from_everyone_are_summed_point_by_point() -> None:
     rng = np.random.default_rng(2)
     steps = rng.normal(
@@ -72,6 +94,9 @@ def test_people_far_from_everyone_are_summed_point_by_point() -> None:
     means = posterior.compute_means(numbers)
     assert np.isfinite(means).all()
     np.testing.assert_allclose(means, compute_means_by_points(posterior, numbers), rtol=1e-9)
+    for rows in (slice(None), slice(3, None)):
+        by_factors, by_points = posterior.summarise(numbers[rows]), posterior._summarise_by_points(numbers[rows])
+        np.testing.assert_allclose(by_factors.log_sum, by_points.log_sum, rtol=1e-9)
 
 
 @pytest.mark.parametrize("n_people", [30, 200, 4_500])

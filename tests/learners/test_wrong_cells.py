@@ -9,6 +9,7 @@ from rindices.learners.prepared_people import deal_folds, hash_people
 from rindices.learners.wrong_cells import (
     CellComparison,
     _compute_residuals,
+    _compute_wrapped_residuals,
     _predict_robustly,
     compare_new_cells,
     find_wrong_cells,
@@ -74,6 +75,19 @@ def test_residuals_are_those_of_a_regression_on_the_measured_cells() -> None:
     assert np.isnan(residuals[1, 2])
 
 
+def test_residuals_of_ordinary_cells_are_those_of_a_regression_on_all_others() -> None:
+    rng = np.random.default_rng(5)
+    root = rng.normal(size=(6, 6))
+    covariance = root @ root.T / 6 + np.eye(6)
+    z = np.clip(rng.multivariate_normal(np.zeros(6), covariance, size=5), -1.0, 1.0)
+    residuals = _compute_wrapped_residuals(z, np.linalg.inv(covariance))
+    for column in range(6):
+        others = np.delete(np.arange(6), column)
+        slopes = np.linalg.solve(covariance[np.ix_(others, others)], covariance[others, column])
+        sd = np.sqrt(covariance[column, column] - covariance[column, others] @ slopes)
+        np.testing.assert_allclose(residuals[:, column], (z[:, column] - z[:, others] @ slopes) / sd)
+
+
 def test_wrong_cells_do_not_move_the_adjustment() -> None:
     rng = np.random.default_rng(2)
     age = rng.uniform(-1, 1, 300)
@@ -108,5 +122,7 @@ def test_new_people_are_compared_with_the_training_people_in_any_chunk() -> None
     assert comparison.is_wrong[5].nonzero()[0].tolist() == [3]
     assert np.flatnonzero(comparison.is_failed).tolist() == [9]
     assert comparison.is_wrong.any(axis=1).sum() == 2
+    for scale, is_found in ((1.5, True), (2.0, False)):  # the cell is about 9 deviations off, the limit is 5.5
+        assert compare_new_cells(people[5:6], sd, precision, scale).is_wrong[0, 3] == is_found
     parts = [compare_new_cells(part, sd, precision, 1.0).is_wrong for part in (people[:7], people[7:])]
     np.testing.assert_array_equal(np.concatenate(parts), comparison.is_wrong)

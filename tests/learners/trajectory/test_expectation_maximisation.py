@@ -18,6 +18,7 @@ from rindices.learners.trajectory.expectation_maximisation import (
     TrajectoryModel,
     _solve_interaction,
     compute_log_likelihood,
+    update_common_steps,
     update_model,
 )
 from rindices.selection.agreement import pattern_c_index
@@ -100,6 +101,25 @@ def test_interactions_solve_their_regression() -> None:
         targets.append((((root @ person)[:, None] - first - second) * weight).ravel())
     expected = np.linalg.lstsq(np.concatenate(rows), np.concatenate(targets))[0]
     np.testing.assert_allclose([found[0, 1], found[1, 0]], expected, rtol=1e-8)
+
+
+def test_common_steps_of_straight_patterns_are_found_and_not_negative() -> None:
+    rng = np.random.default_rng(0)
+    patterns, noise = rng.normal(size=(2, 12)), np.eye(12) + 0.3
+    truth = np.array([[0.1, 0.3, 0.2, 0.05, 0.35], [0.3, 0.1, 0.1, 0.4, 0.1]])
+    basis = compute_step_basis(rng.random((300, 2)), 5)
+    people = basis @ np.einsum("mk,mr->mkr", truth, patterns).reshape(10, 12)
+    start = np.tile([0.3, 0.1, 0.2, 0.2, 0.2], (2, 1))
+    for m in range(2):  # the other pattern is known
+        common = truth.copy()
+        common[m] = start[m]
+        model = TrajectoryModel(np.einsum("mk,mr->mkr", common, patterns), noise, np.eye(2), common)
+        found = update_common_steps(model, people.T @ basis, basis.T @ basis)
+        np.testing.assert_allclose(found[m], truth[m], rtol=1e-6)
+    reversed_people = -basis[:, :5] @ np.outer(truth[0], patterns[0])
+    model = TrajectoryModel(np.einsum("mk,mr->mkr", start[:1], patterns[:1]), noise, np.eye(1), start[:1])
+    sums = reversed_people.T @ basis[:, :5], basis[:, :5].T @ basis[:, :5]
+    np.testing.assert_array_equal(update_common_steps(model, *sums), start[:1])  # nothing better is positive
 
 
 def test_shrinkage_from_sums_is_that_of_scikit_learn() -> None:
