@@ -1,12 +1,11 @@
 """Time of a training step: its bare matrix products, rindices, and the authors' package.
 
-    python -m benchmarks.step_speed [--threads 1 2] [--members 1 5 10] [--against COMMIT] [--json]
+    python -m benchmarks.step_speed [--threads 1 2] [--members 1 5 10] [--json]
 
 Times are milliseconds per member and step, the minimum of many short, interleaved bursts: processor time with one
 thread (other work on the machine does not count), elapsed time with two. The products of a real step are recorded with
 their shapes and strides, and repeated on other buffers. The authors' package is installed into a temporary folder with
-``pip install --no-deps --target FOLDER SurrealGAN==0.1.1``; only its training step is used. With ``--against``, ten
-members take steps in processes of today's code and of that of an earlier commit in turns.
+``pip install --no-deps --target FOLDER SurrealGAN==0.1.1``; only its training step is used.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -28,7 +26,6 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.study_cost import check_out
 from rindices.learners.gan import train
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
 from rindices.learners.gan.state import TrainingState, make_training_state
@@ -162,37 +159,6 @@ def install_upstream(folder: Path, version: str = "0.1.1") -> None:
     subprocess.run([*command, f"SurrealGAN=={version}"], check=True, stdout=sys.stderr)
 
 
-TEN_MEMBERS = """
-import pathlib, re, time, torch
-torch.set_num_threads(1)
-from benchmarks.step_speed import make_states
-from rindices.learners.gan.train import run_steps
-states, seconds = make_states(10, 5), []
-for _ in range(20):
-    start = time.process_time()
-    for state in states:
-        run_steps(state, 2)
-    seconds.append(time.process_time() - start)
-peak = re.search("VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())  # rusage would know its parent
-print(1e3 * min(seconds) / 20, int(peak[1]) / 1024)
-"""
-
-
-def compare_with(commit: str, turns: int = 3) -> dict[str, Any]:
-    """Return milliseconds per member and step, and peak megabytes, of ten members now and at an earlier commit."""
-    with tempfile.TemporaryDirectory() as folder:
-        sources = {"now": Path(__file__).parents[1], "then": check_out(commit, Path(folder))}
-        found: dict[str, list[tuple[float, ...]]] = {name: [] for name in sources}
-        for _ in range(turns):
-            for name, source in sources.items():
-                environment = os.environ | {"PYTHONPATH": str(source / "src")}
-                command = [sys.executable, "-c", TEN_MEMBERS]
-                done = subprocess.run(command, cwd=source, env=environment, check=True, capture_output=True, text=True)
-                found[name].append(tuple(map(float, done.stdout.split())))
-    best = {name: [min(values) for values in zip(*each, strict=True)] for name, each in found.items()}
-    return {"commit": commit} | {name: {"ms": ms, "megabytes": size} for name, (ms, size) in best.items()}
-
-
 def iterate_rows(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, float]]:
     for threads in options.threads:
         for members in options.members:
@@ -208,7 +174,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--upstream", type=Path, help="folder that already holds the package")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "step_speed.json")
-    parser.add_argument("--against", metavar="COMMIT")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -222,8 +187,7 @@ def main() -> None:
             print(text, file=sys.stderr if options.json else sys.stdout, flush=True)
     # main row: the largest number of members on the smallest number of threads
     main_row = min(table, key=lambda row: (row["threads"], -row["members"]))
-    former = {"against": compare_with(options.against)} if options.against else {}
-    result = json.dumps(main_row | former | {"rows": table}, indent=1)
+    result = json.dumps(main_row | {"rows": table}, indent=1)
     options.out.write_text(result + "\n", "utf-8")
     if options.json:
         print(result)
