@@ -113,8 +113,8 @@ def fit_apart(
     with tempfile.TemporaryDirectory() as folder:
         case = Path(folder) / "case.npz"
         np.savez(case, z=z, labels=labels, n_patterns=n_patterns, seed=seed)
-        interpreter = sys.executable if own else options.python
-        command = [interpreter, __file__, "--methods", method, "--case", str(case), "--epochs", str(options.epochs)]
+        program = [sys.executable, "-m", "benchmarks.rivals_packages"] if own else [options.python, __file__]
+        command = [*program, "--methods", method, "--case", str(case), "--epochs", str(options.epochs)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         fitted = np.load(case.with_name("fitted.npz"))
         cost = {name: float(fitted[name]) for name in ("seconds", "processor_seconds", "peak_megabytes")}
