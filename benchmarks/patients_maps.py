@@ -15,7 +15,7 @@ from PIL import Image
 
 from benchmarks.suites.patients import list_patient_tables
 from rindices.report import figures
-from rindices.report.region_names import label_regions
+from rindices.tables.layout.region_names import label_regions
 from rindices.study.group_tests import run_group_tests
 from rindices.tables.cohort import Cohort
 

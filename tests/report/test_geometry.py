@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("nilearn")
 
 from rindices.report.geometry import load_atlas
-from rindices.report.region_names import BrainStructure
+from rindices.tables.layout.region_names import BrainStructure
 from rindices.tables.layout.muse import single_regions
 
 

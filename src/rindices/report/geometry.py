@@ -29,7 +29,7 @@ import pandas as pd
 
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import Problem, ProblemCode, RindicesError, Severity, describe_os_error
-from rindices.report.region_names import BrainStructure, make_muse_structure, parse_region_name
+from rindices.tables.layout.region_names import BrainStructure, make_muse_structure, parse_region_name
 
 OUTSIDE_BRAIN, UNLABELLED = -2, -1
 """Pixels outside the brain, and pixels of the brain that no region of the atlas covers."""

@@ -22,7 +22,7 @@ from rindices.model.fitted import FittedModel
 from rindices.model.unusual import label_region
 from rindices.report.figures import AtlasMatch, effect_to_hex, effects_to_rgb, plot_excess, plot_progress, render_views
 from rindices.report.formatting import format_summary, make_environment
-from rindices.report.region_names import format_region_name
+from rindices.tables.layout.region_names import format_region_name
 from rindices.report.study_results import N_LISTED_REGIONS, StudyResults
 from rindices.study.checks import MIN_CARRIER_SHARE, collect_study_warnings, list_needed_people, list_weak_patterns
 from rindices.study.recipes import RECIPES, get_study_recipe

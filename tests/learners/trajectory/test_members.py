@@ -94,3 +94,13 @@ def test_too_few_patients_are_named() -> None:
     people = prepare(simulate_unfolding(n_controls=20, n_patients=4))
     with pytest.raises(InputError, match="patients cannot give"):
         fit_trajectory_members(people.deal_to_members([0], 0), 6, [0], seed=0)
+
+
+@pytest.mark.parametrize("shape", ["straight", "interacting"])
+def test_patterns_whose_regions_change_together_are_of_rank_one_after_accelerated_steps(shape: str) -> None:
+    people = prepare(simulate_unfolding(0.0))
+    (member,) = fit_trajectory_members(people.deal_to_members([0], 0), 2, [0], seed=0, shape=shape)
+    assert isinstance(member.head, TrajectoryHead)
+    assert member.steps > 2  # momentum begins with the second step
+    singular = np.linalg.svd(member.head.steps, compute_uv=False)
+    assert (singular[:, 1] < 1e-12 * singular[:, 0]).all()

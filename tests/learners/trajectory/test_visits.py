@@ -13,7 +13,6 @@ from rindices.learners.trajectory.visits import (
     _RowInformation,
     _update_patterns,
     fit_visits,
-    get_patterns,
     make_straight_model,
 )
 from tests.learners.trajectory.helpers import N_REGIONS, RETEST_SD, FollowedCohort, simulate_followed
@@ -30,7 +29,7 @@ def make_rows(cohort: FollowedCohort) -> tuple[VisitRows, VisitRows]:
 
 
 def compute_cosines(cohort: FollowedCohort, model: TrajectoryModel) -> np.ndarray:
-    both = get_patterns(model), cohort.patterns
+    both = model.patterns, cohort.patterns
     found, true = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in both)
     return np.abs(found @ true.T).max(axis=1)
 
@@ -44,9 +43,9 @@ def test_coupled_patterns_are_closer_to_the_truth_than_those_of_the_mean_of_visi
     problem = VisitProblem(controls, patients, start)
     (mean,), (coupled,) = fit_visits([problem], 15, coupled=False), fit_visits([problem], 15)
     assert mean.model.level is start  # trends do not move the patterns
-    np.testing.assert_allclose(get_patterns(mean.model.trend) * mean.model.scale, get_patterns(start), atol=1e-10)
+    np.testing.assert_allclose(mean.model.trend.patterns * mean.model.scale, start.patterns, atol=1e-10)
     np.testing.assert_allclose(
-        get_patterns(coupled.model.trend) * coupled.model.scale, get_patterns(coupled.model.level), atol=1e-10
+        coupled.model.trend.patterns * coupled.model.scale, coupled.model.level.patterns, atol=1e-10
     )
     assert compute_cosines(cohort, coupled.model.level).min() > 0.95 > compute_cosines(cohort, start).max()
     assert coupled.model.compute_log_likelihood(patients) > mean.model.compute_log_likelihood(patients) + 1

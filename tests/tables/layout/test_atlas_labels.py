@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from rindices.report.figures import match_atlas
-from rindices.report.region_names import format_region_name
+from rindices.tables.layout.region_names import format_region_name
 from rindices.tables.layout.coded_names import name_labels
 from rindices.tables.layout.muse import find_muse_region
 from tests.tables.layout.helpers import LABELS, N, check_table

@@ -66,6 +66,12 @@ class TrajectoryModel:
         return self.steps.reshape(-1, self.steps.shape[2])
 
     @property
+    def patterns(self) -> FloatArray:
+        """Change D of each region (M, R) per unit of the common steps d, where the steps of a pattern are d D'."""
+        squares = (self.common**2).sum(axis=1)
+        return np.asarray((self.common[:, :, None] * self.steps).sum(axis=1) / squares[:, None])
+
+    @property
     def point_basis(self) -> FloatArray:
         """Basis of the steps (G, M * K), times the growth of each pattern."""
         return compute_interacting_basis(len(self.steps), self.steps.shape[1], self.interaction)
@@ -492,19 +498,29 @@ def update_model(
     model, variances = update_curves(state.model, state.variances, *combine_sums(state.model, patients), rho)
     if model.interaction is not None:
         model = replace(model, interaction=_solve_interaction(model, patients))
-    moved = model if state.last is None else _extrapolate(model, state.last, momentum)
+    moved = model if state.last is None else _extrapolate(model, state.last, momentum, is_rank_one=rho == 1.0)
     return FitState(update_variation(moved, patients, sums.controls, target), variances, model)
 
 
-def _extrapolate(model: TrajectoryModel, last: TrajectoryModel, momentum: float) -> TrajectoryModel:
-    """Return a model whose curves and interactions differ more from the last ones, by a factor of 1 + momentum."""
+def _extrapolate(
+    model: TrajectoryModel, last: TrajectoryModel, momentum: float, is_rank_one: bool
+) -> TrajectoryModel:
+    """Return a model whose curves and interactions differ more from the last ones, by a factor of 1 + momentum.
+
+    Where the steps of a pattern are d D', with d its common steps and D the change of each region (``is_rank_one``),
+    both factors are extrapolated and not their product, because a sum of two such products is no such product.
+    """
     common = model.common + momentum * (model.common - last.common)
     common = np.maximum(common, _MIN_STEP_SHARE * common.mean(axis=1, keepdims=True))
     interaction = model.interaction
     if interaction is not None and last.interaction is not None:
         lowest = -(1.0 - _MIN_GROWTH) / max(1, len(interaction) - 1)
         interaction = np.clip(interaction + momentum * (interaction - last.interaction), lowest, _MAX_INTERACTION)
-    steps = model.steps + momentum * (model.steps - last.steps)
+    if is_rank_one:
+        patterns = model.patterns + momentum * (model.patterns - last.patterns)
+        steps = common[:, :, None] * patterns[:, None, :]
+    else:
+        steps = model.steps + momentum * (model.steps - last.steps)
     return replace(model, steps=steps, common=common, interaction=interaction)
 
 

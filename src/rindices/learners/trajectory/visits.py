@@ -85,7 +85,7 @@ class VisitModel(NamedTuple):
         """Return a model of both rows with the patterns of a model of the levels."""
         scale = handle_zeros_in_scale(controls.trend.std(axis=0))
         noise = estimate_covariance(controls.trend / scale)
-        return cls(level, make_straight_model(get_patterns(level) / scale, noise, patients.trend / scale), scale)
+        return cls(level, make_straight_model(level.patterns / scale, noise, patients.trend / scale), scale)
 
     def compute_log_likelihood(self, patients: VisitRows) -> float:
         """Return the log-likelihood of all visits per patient, up to a constant that no model changes."""
@@ -103,12 +103,6 @@ class VisitFit(NamedTuple):
     model: VisitModel
     n_iterations: int
     held_out: float = float("nan")
-
-
-def get_patterns(model: TrajectoryModel) -> FloatArray:
-    """Return the patterns D (M, R) of straight curves, per unit of their common steps."""
-    squares = (model.common**2).sum(axis=1)
-    return np.asarray((model.common[:, :, None] * model.steps).sum(axis=1) / squares[:, None])
 
 
 def make_straight_model(patterns: FloatArray, noise: FloatArray, patients: FloatArray) -> TrajectoryModel:
@@ -188,7 +182,7 @@ def _update_trend(
     """Take one M step for the model of the trend, with its patterns as they are."""
     trend, sums = model.trend, PatientSums.compute(patients, model.trend)
     common = update_common_steps(trend, sums.cross, combine_sums(trend, sums)[1])
-    trend = replace(trend, common=common, steps=common[:, :, None] * get_patterns(trend)[:, None])
+    trend = replace(trend, common=common, steps=common[:, :, None] * trend.patterns[:, None])
     return model._replace(trend=update_variation(trend, sums, control_sums, target))
 
 
@@ -211,7 +205,7 @@ def _update_both(
         _RowInformation(part.common, part.precision, each.cross, gram, scale)
         for part, each, gram, scale in zip(parts, sums, grams, scales, strict=True)
     ]
-    patterns, variances = _update_patterns(get_patterns(model.level), variances, information)
+    patterns, variances = _update_patterns(model.level.patterns, variances, information)
     for k, part in enumerate(parts):
         moved = replace(part, steps=part.common[:, :, None] * (patterns / scales[k])[:, None])
         parts[k] = update_variation(moved, sums[k], control_sums[k], targets[k])

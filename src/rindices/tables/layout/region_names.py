@@ -11,7 +11,7 @@ from rindices.tables.layout import freesurfer, muse
 
 _SIDE_NAMES = {"l": "left", "r": "right", "lh": "left", "rh": "right", "left": "left", "right": "right"}
 _SIDED_NAME = re.compile(r"(?:ctx[-_])?(lh|rh|left|right|l|r)[-_ ](.+)", re.IGNORECASE)
-_WORDS: dict[str, dict[str, str]] = tomllib.loads((files("rindices.report") / "names.toml").read_text("utf-8"))
+_WORDS: dict[str, dict[str, str]] = tomllib.loads((files("rindices.tables.layout") / "region_names.toml").read_text("utf-8"))
 _ENIGMA_STRUCTURES, _DESTRIEUX_WORDS = _WORDS["enigma"], _WORDS["destrieux"]
 _ENIGMA_NAME = re.compile(rf"([LR])({'|'.join(_ENIGMA_STRUCTURES)})")
 _PROGRAM_NAME = re.compile(r"(?:NMM|CAT12|ANTs)_(.+?)(?:_([LR]))?")

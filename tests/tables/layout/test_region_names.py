@@ -2,7 +2,7 @@
 
 import pytest
 
-from rindices.report.region_names import (
+from rindices.tables.layout.region_names import (
     BrainStructure,
     format_region_name,
     label_regions,
