@@ -38,7 +38,7 @@ def print_result(
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """Print aligned pairs of name and value without the empty ones."""
+    """Print aligned pairs of name and value without those that have no value; a line without a name goes on."""
     filled = [(name, value) for name, value in facts if value]
     width = max(len(name) for name, _ in filled)
     for name, value in filled:

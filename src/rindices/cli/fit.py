@@ -5,7 +5,7 @@ import time
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,8 +16,9 @@ from rindices.study.recipes import RECIPES
 
 if TYPE_CHECKING:
     from rindices.errors import Problem
+    from rindices.model.findings import PatternFinding, StudyFindings
     from rindices.model.fitted import FittedModel
-    from rindices.model.records import CandidateRecord, ReferenceRecord, SelectionRecord, SettingRecord
+    from rindices.model.records import CandidateRecord, ReferenceRecord, SettingRecord
     from rindices.selection.choose import GridPoint
     from rindices.study.config import ModelConfig, StudyConfig
     from rindices.study.exceptions import NoPatternError
@@ -115,8 +116,11 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
         return
     if isinstance(ending, NoPatternError):  # a result and not a failure
         typer.echo(str(ending), err=True)
-        adjusted = load_statements().adjustment(ending.selection.adjustment)
-        facts = [("adjusted for", adjusted), ("difference", _describe_difference(ending.selection))]
+        say = load_statements()
+        facts = [
+            ("adjusted for", say.adjustment(ending.selection.adjustment)),
+            ("difference", say.difference(ending.findings)),
+        ]
     else:
         facts = _list_facts(ending, has_weights, out)
     tables = ", ".join(name for name in _TABLES.split() if (out / name).exists())
@@ -172,22 +176,35 @@ def _has_weights(model: "ModelConfig") -> bool:
 
 def _print_json(ending: "FittedModel | NoPatternError", out: Path, page: str | None, seconds: float) -> None:
     """Print the end of a study; without a model, the number of patterns is 0."""
-    selection, n_patterns = ending.selection, getattr(ending, "n_patterns", 0)
+    findings, selection = ending.findings, ending.selection
+    assert findings is not None
     assert selection is not None
-    chosen = selection.chosen
-    held_out = chosen and chosen.held_out
+    has_model, chosen = findings.n_patterns > 0, selection.chosen
     print_json(
         {
-            "n_patterns": n_patterns,
+            "finding": findings.finding,
+            "n_patterns": findings.n_patterns,
+            "shape": findings.shape and findings.shape.chosen,
+            "method": findings.method or None,
+            "difference": findings.difference.to_dict() | {"detected": findings.is_difference},
+            "agreement": findings.agreement and findings.agreement.to_dict(),
+            "members": {
+                "trained": findings.members_trained,
+                "used": findings.members_used,
+                "converged": chosen.members.converged if chosen else 0,
+            },
+            "patterns": [pattern.to_dict() | {"artefact": pattern.artefact or None} for pattern in findings.patterns],
+            "artefacts": [sign.to_dict() for sign in findings.artefacts],
+            "participants": findings.participants and findings.participants.to_dict(),
+            "scans": findings.scans and findings.scans.to_dict(),
+            "outlying": findings.outlying and findings.outlying.to_dict(),
+            "scale": findings.scale,
+            "number_of_patterns": selection.number_of_patterns.to_dict(),
             "orthogonality": chosen and chosen.setting.orthogonality,
-            "agreement": chosen and chosen["agreement"],
-            "members": chosen["members"] if chosen else {"trained": 0, "converged": 0},
+            "visits": chosen and chosen.held_out and chosen.held_out.visits,
             "seconds": seconds,
-            "model": str(out / "model.safetensors") if n_patterns else None,
+            "model": str(out / "model.safetensors") if has_model else None,
             "report": page,
-            **{name: selection[name] for name in ("number_of_patterns", "patterns", "finding", "difference")},
-            "shape": held_out and held_out.shape,
-            "visits": held_out and held_out.visits,
         }
     )
 
@@ -195,30 +212,52 @@ def _print_json(ending: "FittedModel | NoPatternError", out: Path, page: str | N
 def _list_facts(model: "FittedModel", has_weights: bool, out: Path) -> list[tuple[str, str]]:
     from rindices.report.sections import StudyFacts, load_statements
 
-    selection, facts, say = model.selection, StudyFacts.of_model(model), load_statements(model.card.unit)
+    findings, selection, card = model.findings, model.selection, model.card
+    assert findings is not None
     assert selection is not None
     assert selection.chosen is not None
-    chosen, number = selection.chosen, selection.number_of_patterns
-    weight, held_out = chosen.setting.orthogonality, chosen.held_out
-    decision = f"{'as asked' if number.forced else number.decided_by}; test: {number.by_test}"
-    found = _ONE_INDEX if selection.finding == "mean_difference" else f"{model.n_patterns} ({decision})"
+    facts, say = StudyFacts.of_model(model, findings), load_statements(card.unit)
+    chosen = selection.chosen
+    weight = chosen.setting.orthogonality
     publish = f"to pass it on: rindices model publish {out} --out FILE"
-    passing_on = publish if model.card.can_be_published else "keep it to yourself"
+    passing_on = publish if card.can_be_published else "keep it to yourself"
+    signs = [("looks like an artefact", sign.what) for sign in findings.artefacts]
     return [
-        ("people", say.people(facts)),
+        *signs,
+        ("participants", say.people(facts)),
         ("adjusted for", say.adjustment(facts.adjustment)),
-        ("difference", _describe_difference(selection)),
-        ("patterns", found),
+        ("difference", say.difference(findings)),
+        ("patterns", _describe_number(findings)),
         ("lambda", f"{weight:g}" if has_weights and weight is not None else ""),
-        ("shape", "" if held_out is None else held_out.shape),
-        ("visits", "" if held_out is None else held_out.visits or ""),
+        ("shape", "" if findings.shape is None else say.shape(findings.shape)),
+        ("visits", "" if chosen.held_out is None else chosen.held_out.visits or ""),
         ("agreement", "" if chosen.uses_disjoint_halves else f"{_format_agreement(chosen)}, members"),
         ("tied with", ", ".join(_describe_setting(setting, has_weights) for setting in selection.ties)),
-        *((each.name, f"{say.reproduction(each)}; {say.separation(each)}") for each in facts.patterns),
-        ("reference", describe_reference(model.card.reference)),
-        ("members", f"{chosen.members.converged} of {chosen.members.trained} converged"),
-        ("for you", f"model.safetensors tells who took part; {passing_on}"),
+        *(line for pattern in findings.patterns for line in _list_pattern_facts(pattern, say)),
+        ("outlying", "" if findings.outlying is None else say.outlying(findings.outlying)),
+        ("reference", describe_reference(card.reference)),
+        ("members", f"{findings.members_used} of {findings.members_trained} used"),
+        ("scale", findings.scale),
+        ("note", f"model.safetensors tells who took part; {passing_on}"),
     ]
+
+
+def _list_pattern_facts(pattern: "PatternFinding", say: Any) -> list[tuple[str, str]]:
+    """Return the lines of a pattern: its regions, how far to trust it, what is left of covariates."""
+    covariates = say.covariates(pattern)
+    return [
+        (pattern.name, say.regions(pattern)),
+        ("", f"{say.reproduction(pattern)}; {say.separation(pattern)}"),
+        ("", f"rank correlation with covariates in patients: {covariates}" if covariates else ""),
+    ]
+
+
+def _describe_number(findings: "StudyFindings") -> str:
+    """Return the number of patterns and what it was chosen by."""
+    if findings.finding == "mean_difference":
+        return _ONE_INDEX
+    decision = "as asked" if findings.decided_by == "asked" else findings.decided_by
+    return f"{findings.n_patterns} ({decision}; test: {findings.n_by_test})"
 
 
 def describe_reference(reference: "ReferenceRecord | None") -> str:
@@ -227,11 +266,6 @@ def describe_reference(reference: "ReferenceRecord | None") -> str:
         return ""
     people = f"{format_count(reference.people, 'person', 'people')} of {format_count(reference.sites, 'site')}"
     return f"{reference.name}, {people}, weight {reference.weight:g}"
-
-
-def _describe_difference(selection: "SelectionRecord") -> str:
-    p = selection.difference.describe_p(selection.number_of_patterns.test.level)
-    return f"patients differ from controls, {p}" if selection.is_difference_detected else f"none detected, {p}"
 
 
 def _format_agreement(chosen: "CandidateRecord") -> str:

@@ -9,7 +9,7 @@ import typer
 from rindices.cli.console import print_result, split_option
 from rindices.cli.fit import describe_reference, read_study_table
 from rindices.cli.options import Json, Model, NewModel, Words
-from rindices.errors import ModelError, format_count, join_names
+from rindices.errors import ModelError, capitalise_first, format_count, join_names
 from rindices.wording import FEATURE_UNIT, get_wording
 
 if TYPE_CHECKING:
@@ -173,6 +173,8 @@ def _make_json(model: "FittedModel") -> dict[str, object]:
 
 def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
     """Return what ``show`` prints; facts without a value are not printed."""
+    from rindices.model.pattern_tables import get_shape
+    from rindices.model.scale import describe_scale
     from rindices.report.sections import StudyFacts, load_statements
 
     card, facts, say = model.card, StudyFacts.of_model(model), load_statements(model.card.unit)
@@ -193,7 +195,15 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
         ("unusual", _describe_unusual(model)),
         ("agreement", f"{concordance:.3f} (c-index, members)" if is_between_members else ""),
         ("test", f"{format_count(test.by_test, 'pattern')} beyond chance" if test is not None else ""),
-        *((pattern.name, f"{say.reproduction(pattern)}; {say.separation(pattern)}") for pattern in facts.patterns),
+        ("shape", say.shape_words(shape) if (shape := get_shape(model)) else ""),
+        *(
+            (
+                pattern.name,
+                f"{say.regions(pattern)}. {capitalise_first(say.reproduction(pattern))}; {say.separation(pattern)}",
+            )
+            for pattern in facts.patterns
+        ),
+        ("scale", describe_scale(model)),
         ("recipe", _describe_recipe(card)),
         ("reference", describe_reference(card.reference)),
         ("privacy", _describe_privacy(card)),

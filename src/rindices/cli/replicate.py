@@ -154,8 +154,8 @@ def _warn_of_common_people(sources: tuple[_Source, _Source]) -> bool:
 
 def _locate_regions(tables: Sequence[Sequence[str]]) -> dict[str, str]:
     """Return side and structure of each region, the same in all layouts of an atlas; with its measure, if needed."""
-    from rindices.tables.layout.region_names import parse_region_name
     from rindices.tables.layout import freesurfer, muse
+    from rindices.tables.layout.region_names import parse_region_name
 
     places = {}
     for region in {region for table in tables for region in table}:

@@ -101,6 +101,7 @@ class ModelDraft(NamedTuple):
             source=sums.source,
             covariate_ranges={each.name: (each.low, each.high) for each in codings},
             trained_on={"people": sum(sums.counts.values()), **sums.counts},
+            shape="" if chosen.held_out is None else chosen.held_out.shape,
             agreement=chosen.agreement,
             agreement_between=chosen.agreement_between,
             concordance_interval=chosen.concordance_interval,

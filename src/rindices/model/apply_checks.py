@@ -22,6 +22,7 @@ from rindices.learners.wrong_cells import CellComparison
 from rindices.model.unusual import label_region
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
+from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.tables.validation.values import is_model_unit
 from rindices.wording import FEATURE_UNIT, get_wording
 
@@ -191,8 +192,9 @@ def report_wrong_cells(cohort: Cohort, comparison: CellComparison, policy: str) 
     cells = tabulate_wrong_cells(cohort, comparison._replace(is_wrong=comparison.is_wrong & ~is_failed[:, None]))
     if len(cells):
         offenders, verb = tuple(dict.fromkeys(cells[ID].astype(str))), "does" if len(cells) == 1 else "do"
-        number = f"{format_count(len(cells), 'cell')} of {format_count(len(offenders), 'person', 'people')}"
-        what = f"{number} {verb} {word('not fit the other regions of the person')}"
+        number = f"{format_count(len(cells), 'measurement')} of {format_count(len(offenders), 'participant')}"
+        what = f"{number} {verb} {word('not fit the other regions of the same participant')}"
+        what += _count_by_group(cohort, cells)
         scans = cells.filter([ID, SESSION]).astype(str).agg(", session ".join, axis=1)
         columns = (cells[name] for name in ("region", "value", "expected"))
         texts = [
@@ -200,9 +202,18 @@ def report_wrong_cells(cohort: Cohort, comparison: CellComparison, policy: str) 
             f"({float(f'{value:.4g}'):,.10g}, expected {float(f'{expected:.3g}'):,.10g})"
             for scan, region, value, expected in zip(scans, *columns, strict=True)
         ]
-        ending = "" if is_refused else "; not used"
+        ending = "" if is_refused else "; treated as missing"
         problems.append(replace(problem, what=what, offenders=offenders, listing=join_names(texts), ending=ending))
     return problems
+
+
+def _count_by_group(cohort: Cohort, cells: pd.DataFrame) -> str:
+    """Return in brackets how many outlying measurements belong to each group; empty where groups are not known."""
+    if GROUP not in cohort.people:
+        return ""
+    groups = cells[ID].map(dict(zip(cohort.people[ID], cohort.people[GROUP], strict=True)))
+    counts = [f"{int((groups == group).sum()):,} of {group}s" for group in (CONTROL, PATIENT)]
+    return f" ({', '.join(counts)})"
 
 
 def resolve_on_outlier(requested: str | None, unit: str) -> str:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,9 @@ from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess.harmonise import HARMONISATION_MODES, Harmoniser
 from rindices.preprocess.measures import ADJUSTMENTS
 from rindices.preprocess.pipeline import Preprocessing
+
+if TYPE_CHECKING:
+    from rindices.model.findings import StudyFindings
 
 SCHEMA_VERSION = 1
 """The schema that is written and read."""
@@ -54,6 +57,7 @@ class ModelContent:
     pipelines: tuple[Preprocessing, ...] = ()
     indices: pd.DataFrame | None = field(default=None, compare=False)
     visit_indices: pd.DataFrame | None = field(default=None, compare=False)
+    findings: "StudyFindings | None" = field(default=None, compare=False)
 
     @property
     def n_patterns(self) -> int:

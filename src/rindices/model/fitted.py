@@ -83,6 +83,8 @@ class FittedModel(ModelContent):
         seen the person. They are not stored in the file.
     visit_indices : DataFrame or None
         The same of all visits, for a study with repeat visits.
+    findings : StudyFindings or None
+        What the study found, as ``findings.json`` has it; not stored in the file.
     """
 
     def __repr__(self) -> str:

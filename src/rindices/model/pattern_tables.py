@@ -32,7 +32,7 @@ _ONSET_RESOLUTION = 0.025
 _MAX_SHRINKAGE = 0.5
 """Largest share of the distance to the mean that `estimate_shrinkage` assumes to be taken: onsets that hardly differ by
 more than their errors do not say how much."""
-_STRAIGHT_TOLERANCE = 1e-6  # relative size of the part of a pattern's steps that regions do not share
+_STRAIGHT_TOLERANCE = 1e-3  # relative size of the second singular value of a pattern's steps, for files of 0.1.0
 
 REGION_ORDER_COLUMNS = ("pattern", "region", "label", "change", "onset", "onset_low", "onset_high", "rank")
 INTERACTION_COLUMNS = ("pattern", "other", "factor", "low", "high")
@@ -46,17 +46,20 @@ def list_trajectory_heads(model: ModelContent) -> list[TrajectoryHead]:
     return heads if len(heads) == len(model.heads) else []
 
 
-def has_curved_patterns(model: ModelContent) -> bool:
-    """Return whether regions of a pattern change at different severities.
+def get_shape(model: ModelContent) -> str:
+    """Return the shape of the patterns that the study chose: straight, curved, interacting, or '' without curves.
 
-    Patterns of the shape ``straight`` have one course for all regions, up to a factor for each region: their steps
-    (K, R) are a matrix of rank 1.
+    Files of rindices 0.1.0 do not record it. Their straight patterns have steps (K, R) that deviate from a matrix of
+    rank one by up to 2e-4 of its size.
     """
     heads = list_trajectory_heads(model)
-    if not heads:
-        return False
+    if not heads or model.card.shape:
+        return model.card.shape if heads else ""
+    if isinstance(heads[0], InteractingHead):
+        return "interacting"
     singular = np.linalg.svd(np.stack([head.steps for head in heads]), compute_uv=False)  # (S, M, K)
-    return bool((singular[..., 1] > _STRAIGHT_TOLERANCE * singular[..., 0]).any())
+    is_curved = (singular[..., 1] > _STRAIGHT_TOLERANCE * singular[..., 0]).any()
+    return "curved" if is_curved else "straight"
 
 
 def make_change_table(model: ModelContent, levels: Sequence[float] = SEVERITY_LEVELS) -> pd.DataFrame:
@@ -150,6 +153,9 @@ def _stack_steps(model: ModelContent) -> FloatArray:
 def _make_onset_table(model: ModelContent) -> pd.DataFrame:
     """Return change, onset and rank, one row per pattern and region."""
     steps = _stack_steps(model)
+    if get_shape(model) != "curved":  # regions have one common onset
+        left, singular, right = np.linalg.svd(steps, full_matrices=False)
+        steps = left[..., :1] * singular[..., None, :1] * right[..., :1, :]
     (change,), (low,), (high,) = _compute_changes(model, np.ones(1))
     member_onsets = compute_curve_onsets(steps)
     onsets = member_onsets.mean(axis=0)
@@ -161,7 +167,7 @@ def _make_onset_table(model: ModelContent) -> pd.DataFrame:
     columns = {"onset": onsets, "onset_low": ends[0], "onset_high": ends[1]}
     arrays = {name: np.where(belongs, array, np.nan) for name, array in columns.items()}
     table = _make_long_table({"pattern": model.index_names, "region": model.regions}, {"change": change, **arrays})
-    rounded = table["onset"].round(6)  # regions of straight patterns share one rank
+    rounded = table["onset"].round(2)  # as they are shown; regions with equal onsets share a rank
     table["rank"] = rounded.groupby(table["pattern"]).rank(method="min").astype("Int64")
     return table
 

@@ -104,11 +104,15 @@ def _to_plain(value: Any) -> Any:
 
 
 class Reproduction(StrEnum):
-    """Whether other people reproduce a pattern, by the interval of its rank correlation against `MIN_SPLIT_HALF`."""
+    """Whether other people reproduce a pattern, by the interval of its rank correlation against `MIN_SPLIT_HALF`.
+
+    Of a pattern that looks like an artefact nothing is said: other people of the same table reproduce artefacts, too.
+    """
 
     REPRODUCED = "reproduced"
     NOT_KNOWN = "not_known"
     NOT_REPRODUCED = "not_reproduced"
+    ARTEFACT = "artefact"
 
 
 class SettingRecord(Record):
@@ -177,6 +181,51 @@ class CandidateRecord(Record):
         return self.agreement_between == "disjoint halves"
 
 
+class RegionChange(Record):
+    """Change of a region at full severity of a pattern, in control standard deviations.
+
+    region: its name in tables; label: its name for readers; structure: the label without side; low, high: ends of the
+    95 % interval; None where it is not known.
+    """
+
+    region: str
+    label: str
+    structure: str
+    change: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def direction(self) -> str:
+        """``loss`` or ``gain``."""
+        return "loss" if self.change < 0 else "gain"
+
+    @property
+    def side(self) -> str:
+        """``left`` or ``right``, with the measure where structures have several; empty for one that has no side."""
+        return self.label.removeprefix(self.structure).lstrip(", ")
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the interval is known and excludes 0."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+class ArtefactRecord(Record):
+    """A sign that a finding is an artefact.
+
+    kind: of sign; block: the people concerned, for instance "the patients" or "site B"; what: one sentence that names
+    the block and the usual cause, with its numbers; patterns: names of the R-indices concerned; empty for all of them;
+    figures: numbers behind the sentence.
+    """
+
+    kind: str
+    block: str
+    what: str
+    patterns: tuple[str, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict, metadata=OMIT_EMPTY)
+
+
 class PatternRecord(Record):
     """How well one pattern is reproduced in other people, and how it separates patients from controls there.
 
@@ -184,7 +233,8 @@ class PatternRecord(Record):
     nobody in common. ``carriers`` is the share of patients beyond 95 % of controls, less the share that chance gives;
     ``auc`` is the probability that a patient has a higher R-index than a control. Both are of the R-indices that the
     study writes; ``in_sample`` says that all members were trained on these people. ``seed_change`` is by how much these
-    R-indices change with another seed, as the root mean square over people.
+    R-indices change with another seed, as the root mean square over people. ``regions`` are the largest changes, and
+    ``artefact`` is why the pattern looks like an artefact.
     """
 
     name: str
@@ -198,10 +248,14 @@ class PatternRecord(Record):
     auc_interval: Interval | None = field(default=None, metadata=OMIT_EMPTY)
     seed_change: float | None = field(default=None, metadata=OMIT_EMPTY)
     in_sample: bool = field(default=False, metadata=OMIT_EMPTY)
+    regions: tuple[RegionChange, ...] = field(default=(), metadata=OMIT_EMPTY)
+    artefact: str = field(default="", metadata=OMIT_EMPTY)
 
     @property
     def reproduction(self) -> Reproduction:
         """Whether other people reproduce the pattern; not known where the interval includes the threshold."""
+        if self.artefact:
+            return Reproduction.ARTEFACT
         low, high = self.split_half_interval
         if low >= MIN_SPLIT_HALF:
             return Reproduction.REPRODUCED
@@ -263,6 +317,8 @@ class DifferenceRecord(Record):
 
     def describe_p(self, level: float) -> str:
         """Return p with its Monte Carlo error, and whether it is too near the level to tell."""
+        if self.p * (self.permutations + 1) < 1.5:  # only the true labels reach the difference
+            return f"p = {self.p:.3f} (none of {self.permutations:,} permutations of the labels)"
         doubt = f"; too near {level:g} to tell" if self.is_too_near(level) else ""
         return f"p = {self.p:.3f} (Monte Carlo error {self.p_error:.3f}{doubt})"
 
@@ -400,7 +456,8 @@ class ModelCard(Record):
     Every field may be empty: an imported model knows little about its training.
 
     covariate_ranges: lowest and highest value of each numeric covariate among the training people; trained_on: number
-    of people, controls and patients, and of scans if these are more; pattern_scale: scale of each consensus pattern
+    of people, controls and patients, and of scans if these are more; shape: of the patterns, empty for methods without
+    shapes and in files of rindices 0.1.0; pattern_scale: scale of each consensus pattern
     against that of single members; interval_over: what the standard errors of the patterns vary over;
     severity_correlation: of an imported model; membership: of a file that ``rindices model publish`` wrote;
     index_quantiles: of each group of the study and each R-index, at `QUANTILE_RANKS`.
@@ -410,6 +467,7 @@ class ModelCard(Record):
     source: str = field(default="", metadata=OMIT_EMPTY)
     covariate_ranges: Mapping[str, Interval] = field(default_factory=dict, metadata=OMIT_EMPTY)
     trained_on: Mapping[str, int] = field(default_factory=dict)
+    shape: str = field(default="", metadata=OMIT_EMPTY)
     orthogonality: float | None = field(default=None, metadata=OMIT_EMPTY)
     agreement: Annotated[AgreementRecord | None, _EMPTY_IS_NONE] = field(default=None, metadata=OMIT_EMPTY)
     agreement_between: str = field(default="", metadata=OMIT_EMPTY)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rindices.atomic import write_atomically
 from rindices.errors import ProblemCode, StudyError, capitalise_first, explain_write_errors
+from rindices.model.pattern_tables import list_trajectory_heads
 from rindices.report import sections
 from rindices.report.formatting import make_environment
 from rindices.report.page import list_warnings
@@ -40,7 +41,7 @@ def render_checklist(results: StudyResults) -> str:
     """Return the checklist of a study in Markdown."""
     cohort, model, subgroups = results.cohort, results.model, results.subgroups
     environment = make_environment(cohort.unit, is_html=False)
-    facts = sections.StudyFacts.of_model(model)
+    facts = sections.StudyFacts.of_model(model, results.findings)
     problems = {problem.code: problem.summary or problem.what for problem in cohort.problems}
     context = {
         "results": results,
@@ -50,10 +51,11 @@ def render_checklist(results: StudyResults) -> str:
         "facts": facts,
         "say": sections.load_statements(cohort.unit),
         "methods": sections.summarise_methods(results),
-        "findings": sections.summarise_findings(results),
+        "findings": results.findings,
+        "are_posterior_means": bool(list_trajectory_heads(model)),
         "covariate_rows": sections.build_covariate_rows(cohort),
         "trained": results.chosen.members.trained,
-        "in_sample": any(pattern.in_sample for pattern in facts.patterns),
+        "in_sample": any(not pattern.is_cross_fitted for pattern in facts.patterns),
         "wrong": 0 if results.wrong_cells is None else len(results.wrong_cells),
         "missing": " ".join(f"{capitalise_first(text)}." for code, text in problems.items() if code in _MISSING_CODES),
         "subgroups": [] if subgroups is None else list(subgroups["variable"].unique()),

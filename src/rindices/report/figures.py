@@ -24,10 +24,10 @@ from rindices.model.pattern_tables import ONSET_SHARE
 from rindices.model.records import PermutationTestRecord
 from rindices.report.formatting import describe_setting, format_decimal, format_p_value
 from rindices.report.geometry import OUTSIDE_BRAIN, UNLABELLED, Atlas, BrainView, GeometryError, select_atlas
-from rindices.tables.layout.region_names import BrainStructure, label_regions, locate_regions
 from rindices.report.study_results import StudyResults
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE
 from rindices.tables.cohort import GROUP
+from rindices.tables.layout.region_names import BrainStructure, label_regions, locate_regions
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.wording import FEATURE_UNIT
 

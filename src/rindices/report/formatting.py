@@ -48,11 +48,15 @@ def make_environment(unit: str = "", is_html: bool = True) -> Environment:
         "percent": lambda share, digits=0: f"{100 * share:.{digits}f}",
         "setting": describe_setting,
         "signed": format_signed,
+        "small_p": format_small_p,
         "spell": spell_number,
         "thousands": "{:,}".format,
     }
     if not is_html:
         environment.filters["decimal"] = lambda value, digits=2: f"{value:.{digits}f}"
+        environment.filters["signed"] = lambda value, digits=2: format_signed(value, digits).replace(
+            "\N{MINUS SIGN}", "-"
+        )
     return environment
 
 
@@ -80,6 +84,11 @@ def format_if_measured(value: float, kind: str = "decimal", digits: int = 2) -> 
     if kind == "p_value":
         return "< 0.001" if value < 0.001 else format_p_value(value)
     return format_signed(value, digits) if kind == "signed" else format_decimal(value, digits)
+
+
+def format_small_p(p: float) -> str:
+    """Return a p-value with its sign of comparison: '= 0.02', '< 0.001'."""
+    return "< 0.001" if p < 0.001 else f"= {format_p_value(p)}"
 
 
 def format_p_value(p: float) -> str:

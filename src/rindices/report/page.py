@@ -1,7 +1,6 @@
 """Write the report of a study: one self-contained page."""
 
 import random
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,13 @@ from rindices.errors import StudyError, explain_write_errors, format_count
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import CITATION
 from rindices.model.intervals import NOMINAL_COVERAGE
+from rindices.model.pattern_tables import list_trajectory_heads
 from rindices.model.records import CohortRecord
 from rindices.packing import ArrayPacker
 from rindices.report import figures, sections, study_results
 from rindices.report.formatting import make_environment
 from rindices.report.severities import describe_severities
+from rindices.study.checks import list_needed_people
 from rindices.study.subgroups import MIN_GROUP
 
 REPORT_FILE = "report.html"
@@ -70,8 +71,11 @@ def render_report(results: study_results.StudyResults) -> str:
         list_warnings(results),
         title="R-indices of {}",
         results=results,
-        facts=replace(sections.StudyFacts.of_model(model), patterns=selection.patterns),
-        findings=sections.summarise_findings(results),
+        facts=sections.StudyFacts.of_model(model, results.findings),
+        findings=results.findings,
+        are_posterior_means=bool(list_trajectory_heads(model)),
+        needed=list_needed_people(),
+        interactions=list(model.interactions().itertuples(index=False)),
         trust=trust,
         test=trust.test,
         effects=sections.build_effect_section(results.effects, selection.difference.smallest_effect, match),
@@ -88,7 +92,7 @@ def render_report(results: study_results.StudyResults) -> str:
         distribution_charts=figures.plot_distributions(results),
         pair_charts=figures.plot_index_pairs(results),
         associations=sections.build_association_rows(results.associations),
-        wrong_cells=sections.build_wrong_cells(results.wrong_cells),
+        outlying=sections.build_outlying_section(results.wrong_cells, results.findings.outlying),
         min_group=MIN_GROUP,
         indices=results.indices.iloc[order].round(4) if len(order) <= _MAX_EMBEDDED_PEOPLE else None,
         methods=sections.summarise_methods(results),
@@ -102,16 +106,19 @@ def render_null_report(results: study_results.NullResults) -> str:
     cohort, selection = results.cohort, results.selection
     match = figures.match_atlas(tuple(results.effects["region"]), cohort.unit)
     assert selection.adjustment is not None
-    facts = sections.StudyFacts(cohort.controls, cohort.patients, cohort.scans, selection.adjustment)
+    facts = sections.StudyFacts(
+        results.findings.participants, selection.adjustment, results.findings.scans, cohort.scans
+    )
     return _render_page(
         "null_report.html",
         cohort,
         _render_warnings("null", cohort, warnings=sections.collect_cohort_warnings(cohort), facts=facts),
         title="No difference detected in {}",
         facts=facts,
+        findings=results.findings,
         test=sections.summarise_test(selection, cohort, facts.adjustment.scale),
         effects=sections.build_effect_section(results.effects, selection.difference.smallest_effect, match),
-        wrong_cells=sections.build_wrong_cells(results.wrong_cells),
+        outlying=sections.build_outlying_section(results.wrong_cells, results.findings.outlying),
         tried=selection.unstable_settings,
         made_with=selection.made_with,
         citation=CITATION,

@@ -18,13 +18,13 @@ from rindices.learners.ensemble import N_SPLITS
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.learners.wrong_cells import MAX_WRONG_SHARE
 from rindices.model import pattern_tables, records
+from rindices.model.findings import GroupCounts, OutlyingFinding, PatternFinding, StudyFindings, describe_patterns
 from rindices.model.fitted import FittedModel
 from rindices.model.unusual import label_region
 from rindices.report.figures import AtlasMatch, effect_to_hex, effects_to_rgb, plot_excess, plot_progress, render_views
 from rindices.report.formatting import format_summary, make_environment
-from rindices.tables.layout.region_names import format_region_name
 from rindices.report.study_results import N_LISTED_REGIONS, StudyResults
-from rindices.study.checks import MIN_CARRIER_SHARE, collect_study_warnings, list_needed_people, list_weak_patterns
+from rindices.study.checks import MIN_CARRIER_SHARE, collect_study_warnings, list_weak_patterns
 from rindices.study.recipes import RECIPES, get_study_recipe
 from rindices.tables.layout import freesurfer
 from rindices.tables.validation.groups import PATIENT
@@ -34,14 +34,10 @@ Context = SimpleNamespace
 """Values by name, as a template reads them."""
 MAX_ORDERED_REGIONS = 20
 """Regions of a pattern whose order the page shows; the data hold all."""
-MIN_ORDER_ERRORS = 1.5
-"""Standard errors by which curved patterns must be ahead before the order of the regions is interpreted. In simulated
-cohorts of 180 and 350 people of seeds 400 to 402, it was at most 1.3 where all regions change together and at least 1.8
-where they change one after another. R-indices of curved patterns are as accurate or more accurate either way."""
 _PROGRESS_LEVELS = np.linspace(0.0, 1.0, 51)
 _N_CURVES = 8  # regions whose change along severity is listed
 _MAX_Q = 0.05
-_MEASURES = {"split_half": records.MIN_SPLIT_HALF, "auc": 0.5, "carriers": MIN_CARRIER_SHARE}
+_MEASURES = {"reproducibility": records.MIN_SPLIT_HALF, "auc": 0.5, "prevalence": MIN_CARRIER_SHARE}
 """Figures of a pattern, and the values below which they are called weak."""
 _MAX_PATTERN_SIMILARITY, _MAX_INDEX_CORRELATION = 0.7, 0.6
 _MIN_CONTROLS_PER_LEVEL = 5
@@ -51,33 +47,38 @@ _MAX_LEVELS = 12  # categories of a covariate that the table lists
 
 @dataclass(frozen=True, eq=False)
 class StudyFacts:
-    """What was done and found.
+    """What was done and found, as far as a model file or a study says.
 
-    controls, patients: none for an imported model; scans: scans that the model was learnt from, or that a study without
-    a model has, if people have several; adjustment: what was removed before learning; patterns: figures of each pattern
-    in held-out people; empty where they are not known; is_refitted: whether these figures are of indices that were
-    learnt again. Otherwise the patterns were projected onto the disease space that was learnt again.
+    participants: of each group; None for an imported model; scans: scans of each group that the model was learnt from,
+    or that a study without a model has, if people have several; n_scans: of both groups, where the groups are not
+    known; adjustment: what was removed before learning; patterns: findings of each pattern; empty where they are not
+    known; is_refitted: whether reproducibility is of indices that were learnt again. Otherwise the patterns were
+    projected onto the disease space that was learnt again.
     """
 
-    controls: int | None
-    patients: int | None
-    scans: int | None
+    participants: GroupCounts | None
     adjustment: records.AdjustmentRecord
-    patterns: Sequence[records.PatternRecord] = ()
+    scans: GroupCounts | None = None
+    n_scans: int | None = None
+    patterns: Sequence[PatternFinding] = ()
     is_refitted: bool = False
 
     @classmethod
-    def of_model(cls, model: FittedModel) -> "StudyFacts":
-        """Return the facts in a model file."""
-        card = model.card
-        recipe = None if card.recipe is None else RECIPES.get(card.recipe.name)
+    def of_model(cls, model: FittedModel, findings: StudyFindings | None = None) -> "StudyFacts":
+        """Return the facts in a model file, and those that only the findings of its study have."""
+        card, counts = model.card, model.card.trained_on
+        method = None if card.recipe is None else RECIPES.get(card.recipe.name)
+        participants = None
+        if "controls" in counts and "patients" in counts:
+            participants = GroupCounts(controls=counts["controls"], patients=counts["patients"])
+        patterns = describe_patterns(model, card.pattern_evidence) if findings is None else findings.patterns
         return cls(
-            controls=card.trained_on.get("controls"),
-            patients=card.trained_on.get("patients"),
-            scans=card.trained_on.get("scans"),
+            participants=participants,
             adjustment=records.describe_adjustment(model.preprocessing, card.unit),
-            patterns=card.pattern_evidence,
-            is_refitted=recipe is not None and recipe.is_refitted,
+            scans=None if findings is None or "scans" not in counts else findings.scans,
+            n_scans=counts.get("scans"),
+            patterns=patterns,
+            is_refitted=method is not None and method.is_refitted,
         )
 
 
@@ -87,26 +88,6 @@ def load_statements(unit: str = "") -> Any:
     unit: unit of the table, for its wording.
     """
     return make_environment(unit, is_html=False).get_template("statements.txt").module
-
-
-def summarise_findings(results: StudyResults) -> Context:
-    """Return the result in numbers: whether it is in doubt, what the indices are, and where each pattern is."""
-    return Context(
-        is_doubtful=not results.selection.is_difference_detected,
-        locations=[locate_pattern(results, name) for name in results.names],
-        needed=list_needed_people(),
-        are_posterior_means=bool(pattern_tables.list_trajectory_heads(results.model)),
-    )
-
-
-def locate_pattern(results: StudyResults, name: str, max_structures: int = 3) -> Context:
-    """Return where a pattern is strongest, and whether regions mostly lose there; structures are without their side."""
-    top = results.list_top_regions(name)
-    plain = list(top["region"])
-    if results.model.card.unit != FEATURE_UNIT:
-        plain = [format_region_name(region).removesuffix(", left").removesuffix(", right") for region in plain]
-    is_loss = bool((top["change"] < 0).mean() > 0.5)
-    return Context(name=name, is_loss=is_loss, structures=list(dict.fromkeys(plain))[:max_structures])
 
 
 def summarise_test(selection: records.SelectionRecord, cohort: records.CohortRecord, scale: str = "") -> Context:
@@ -119,12 +100,10 @@ def summarise_test(selection: records.SelectionRecord, cohort: records.CohortRec
     return Context(
         record=record,
         difference=difference,
-        n_reached=round(difference.p * (difference.permutations + 1)) - 1,
         is_significant=difference.p <= record.level,
         is_open_ended=record.n_patterns > 0 and record.curve[-1].p <= record.level,
         covariates=[] if scale == "none" else cohort.covariate_names,
         n_sites=len(cohort.sites),
-        is_too_near=difference.is_too_near(record.level),
     )
 
 
@@ -252,17 +231,20 @@ def compute_colour_limit(effects: FloatArray) -> float:
 def build_trust_section(results: StudyResults) -> Context:
     """Return the permutation test, and how each pattern is reproduced in other people."""
     patterns, table = [], []
-    for pattern in results.selection.patterns:
+    for pattern in results.findings.patterns:
         measures, row = [], {"pattern": pattern.name}
         for name, threshold in _MEASURES.items():
-            value, interval = getattr(pattern, name), getattr(pattern, f"{name}_interval")
-            row |= dict(zip((name, f"{name}_low", f"{name}_high"), (value, *(interval or (None, None))), strict=True))
-            if value is not None:
-                # weak unless the interval excludes it; for carriers, the figure decides
-                is_weak = (value if interval is None or name == "carriers" else interval[0]) < threshold
-                bar = make_bar(value, interval, (0.0, 1.0), "var(--patient)" if is_weak else "var(--control)")
-                measures.append(Context(name=name, value=value, interval=interval, is_weak=is_weak, bar=bar))
-        patterns.append(Context(record=pattern, measures=measures))
+            estimate = getattr(pattern, name)
+            if estimate is None:
+                continue
+            interval = None if estimate.low is None else (estimate.low, estimate.high)
+            row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+            # weak unless the interval excludes it; for the prevalence, the figure decides
+            is_weak = (estimate.value if interval is None or name == "prevalence" else interval[0]) < threshold
+            colour = "var(--patient)" if is_weak or pattern.artefact else "var(--control)"
+            bar = make_bar(estimate.value, interval, (0.0, 1.0), colour)
+            measures.append(Context(name=name, value=estimate.value, interval=interval, is_weak=is_weak, bar=bar))
+        patterns.append(Context(finding=pattern, measures=measures))
         table.append(row)
     return Context(
         test=summarise_test(results.selection, results.cohort, results.model.preprocessing.adjust),
@@ -299,13 +281,13 @@ def build_pattern_sections(results: StudyResults, match: AtlasMatch, limit: floa
     labels = match.label_regions(results.model.regions)
     changes = pd.concat([results.list_top_regions(name) for name in results.names])[["change", "low", "high"]]
     span = min(0.0, float(np.nanmin(changes))), max(0.0, float(np.nanmax(changes)))  # one scale for all patterns
-    is_curved = pattern_tables.has_curved_patterns(results.model)
+    is_curved = pattern_tables.get_shape(results.model) == "curved"
+    doubted = (records.Reproduction.NOT_REPRODUCED, records.Reproduction.ARTEFACT)
 
-    def build_section(name: str) -> Context:
-        effects, top, rows = results.get_effects(name), results.list_top_regions(name), results.select_pattern(name)
+    def build_section(finding: PatternFinding) -> Context:
+        name = finding.name
+        effects, top = results.get_effects(name), results.list_top_regions(name)
         steps = {severity: results.get_effects(name, severity) for severity in SEVERITY_LEVELS}
-        record = next((each for each in results.selection.patterns if each.name == name), None)
-        is_reproduced = record is None or record.reproduction is not records.Reproduction.NOT_REPRODUCED
         undrawn = [] if match.atlas is None else sorted(match.undrawn_regions, key=lambda region: -abs(effects[region]))
         bars = []
         for region, change, low, high in top[["region", "change", "low", "high"]].itertuples(index=False, name=None):
@@ -314,10 +296,8 @@ def build_pattern_sections(results: StudyResults, match: AtlasMatch, limit: floa
             bars.append(Context(region=labels[region], change=change, interval=interval, bar=bar))
         return Context(
             name=name,
-            location=locate_pattern(results, name),
+            finding=finding,
             largest=max(effects.values(), key=abs),
-            n_certain=None if rows["low"].isna().any() else int(((rows["low"] > 0) | (rows["high"] < 0)).sum()),
-            n_regions=len(effects),
             images=render_views(match, effects, limit),
             undrawn=[Context(region=labels[each], cell=make_colour_cell(effects[each], limit)) for each in undrawn],
             top=bars,
@@ -328,11 +308,10 @@ def build_pattern_sections(results: StudyResults, match: AtlasMatch, limit: floa
             steps=[] if is_curved else _draw_steps(match, steps, limit),  # another section shows curved patterns
             data=match.name_columns(results.patterns[results.patterns["pattern"] == name]),
             is_curved=is_curved,
-            record=record,
-            is_faded=not (results.selection.is_difference_detected and is_reproduced),
+            is_faded=not results.findings.is_difference or finding.verdict in doubted,
         )
 
-    return [build_section(name) for name in results.names]
+    return [build_section(finding) for finding in results.findings.patterns]
 
 
 def _draw_steps(match: AtlasMatch, effects: dict[float, dict[str, float]], limit: float) -> list[Context]:
@@ -344,38 +323,18 @@ def _draw_steps(match: AtlasMatch, effects: dict[float, dict[str, float]], limit
 
 
 def build_trajectory_section(results: StudyResults, match: AtlasMatch, limit: float) -> Context | None:
-    """Return how each pattern unfolds; None for a model whose learner has no curves.
-
-    Courses of patterns are empty where patterns are straight, and interactions where their changes add up.
-    """
-    model, held_out = results.model, results.chosen.held_out
-    if not pattern_tables.list_trajectory_heads(model):
+    """Return how each pattern unfolds; None unless each region changes at its own severity."""
+    model = results.model
+    if pattern_tables.get_shape(model) != "curved":
         return None
-    is_curved = pattern_tables.has_curved_patterns(model)
-    patterns = []
-    if is_curved:
-        courses, order = pattern_tables.make_course_table(model), pattern_tables.make_region_order(model)
-        progress = pattern_tables.compute_progress(model, _PROGRESS_LEVELS)
-        for k, name in enumerate(results.names):
-            of_pattern = courses[courses["pattern"] == name].reset_index(drop=True)
-            course = _build_course(name, of_pattern, order[order["pattern"] == name], progress[:, k], match, limit)
-            patterns.append(Context(name=name, location=locate_pattern(results, name), **course))
-    return Context(
-        is_curved=is_curved,
-        held_out=held_out,
-        is_order_uncertain=is_order_uncertain(held_out),
-        patterns=patterns,
-        interactions=list(model.interactions().itertuples(index=False)),
-        levels=pattern_tables.COURSE_LEVELS,
-        onset_share=pattern_tables.ONSET_SHARE,
-    )
-
-
-def is_order_uncertain(held_out: records.HeldOutLikelihoodRecord | None) -> bool:
-    """Return whether curved patterns are ahead of straight ones by no more than chance would give."""
-    if held_out is None or held_out.curved is None or held_out.straight is None or held_out.curved_gain_se is None:
-        return False
-    return held_out.curved - held_out.straight < MIN_ORDER_ERRORS * held_out.curved_gain_se
+    courses, order = pattern_tables.make_course_table(model), pattern_tables.make_region_order(model)
+    progress, patterns = pattern_tables.compute_progress(model, _PROGRESS_LEVELS), []
+    for k, finding in enumerate(results.findings.patterns):
+        of_pattern = courses[courses["pattern"] == finding.name].reset_index(drop=True)
+        rows = order[order["pattern"] == finding.name]
+        course = _build_course(finding.name, of_pattern, rows, progress[:, k], match, limit)
+        patterns.append(Context(name=finding.name, finding=finding, **course))
+    return Context(patterns=patterns, levels=pattern_tables.COURSE_LEVELS, onset_share=pattern_tables.ONSET_SHARE)
 
 
 def _build_course(
@@ -406,8 +365,8 @@ def _build_course(
     return {"regions": regions, "n_regions": len(order), "chart": chart, "steps": steps, "data": data}
 
 
-def build_wrong_cells(table: pd.DataFrame | None) -> Context | None:
-    """Return numbers of wrong cells, people and regions, and the regions with most: the range of value / expected."""
+def build_outlying_section(table: pd.DataFrame | None, outlying: OutlyingFinding | None) -> Context | None:
+    """Return the regions with most outlying measurements, with the range of value / expected, and numbers by group."""
     if table is None:
         return None
     ratios = (table["value"] / table["expected"]).groupby(table["region"]).agg(["size", "min", "max"])
@@ -416,8 +375,8 @@ def build_wrong_cells(table: pd.DataFrame | None) -> Context | None:
         Context(region=label_region(str(region)), number=int(row["size"]), low=row["min"], high=row["max"])
         for region, row in ratios.head(N_LISTED_REGIONS).iterrows()
     ]
-    numbers = {"cells": len(table), "people": table["person"].nunique(), "regions": len(ratios)}
-    return Context(rows=rows, **numbers, limit=MAX_WRONG_SHARE)
+    numbers = {"measurements": len(table), "participants": table["person"].nunique(), "regions": len(ratios)}
+    return Context(rows=rows, **numbers, by_group=outlying, limit=MAX_WRONG_SHARE)
 
 
 def build_association_rows(table: pd.DataFrame | None) -> list[Context]:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from rindices.errors import StudyError
 from rindices.learners.inference import SEVERITY_LEVELS
+from rindices.model.findings import CountedPeople, GroupCounts, StudyFindings, collect_findings
 from rindices.model.fitted import FittedModel, load
 from rindices.model.pattern_tables import make_change_table
 from rindices.model.records import CandidateRecord, CohortRecord, Record, SelectionRecord
@@ -55,6 +56,7 @@ class StudyResults:
 
     model: FittedModel
     selection: SelectionRecord
+    findings: StudyFindings
     cohort: CohortRecord
     indices: pd.DataFrame
     patterns: pd.DataFrame
@@ -93,8 +95,10 @@ class StudyResults:
         return self.patterns[(self.patterns["pattern"] == name) & (self.patterns["severity"] == severity)]
 
     def list_top_regions(self, name: str, number: int = N_LISTED_REGIONS) -> pd.DataFrame:
-        """Return the strongest regions of a pattern at full severity, strongest first."""
+        """Return the largest changes of a pattern at full severity whose interval excludes 0, or of all without one."""
         rows = self.select_pattern(name)
+        if not rows["low"].isna().any():
+            rows = rows[(rows["low"] > 0) | (rows["high"] < 0)]
         return rows.reindex(rows["change"].abs().sort_values(ascending=False, kind="stable").index).head(number)
 
     def get_effects(self, name: str, severity: float = SEVERITY_LEVELS[-1]) -> dict[str, float]:
@@ -112,6 +116,7 @@ class NullResults:
 
     cohort: CohortRecord
     selection: SelectionRecord
+    findings: StudyFindings
     effects: pd.DataFrame
     wrong_cells: pd.DataFrame | None = None
 
@@ -125,7 +130,23 @@ def read_null_results(folder: Path) -> NullResults | None:
     if selection.chosen is not None:
         return None
     effects, wrong_cells = _read_table(paths[2], _EFFECT_COLUMNS), _read_wrong_cells(folder)
-    return NullResults(read_record(paths[1], CohortRecord), selection, effects, wrong_cells)
+    return NullResults(
+        cohort=read_record(paths[1], CohortRecord),
+        selection=selection,
+        findings=read_findings(folder, None, selection),
+        effects=effects,
+        wrong_cells=wrong_cells,
+    )
+
+
+def read_findings(folder: Path, model: FittedModel | None, selection: SelectionRecord) -> StudyFindings:
+    """Return what a study found; of a folder that rindices 0.1.0 wrote, what its other files say."""
+    path = folder / "findings.json"
+    if path.is_file():
+        return read_record(path, StudyFindings)
+    cohort = read_record(folder / "cohort.json", CohortRecord)
+    participants = GroupCounts(controls=cohort.controls, patients=cohort.patients)
+    return collect_findings(model, selection, people=CountedPeople(participants))
 
 
 def read_study_results(folder: Path) -> StudyResults:
@@ -153,6 +174,7 @@ def read_study_results(folder: Path) -> StudyResults:
     return StudyResults(
         model=model,
         selection=selection,
+        findings=read_findings(folder, model, selection),
         cohort=read_record(folder / "cohort.json", CohortRecord),
         indices=indices[[GROUP, *names]],
         patterns=make_change_table(model),

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from rindices._typing import FloatArray
 from rindices.errors import join_names
 from rindices.model.file import SCHEMA_VERSION
+from rindices.model.findings import list_region_changes
 from rindices.model.fitted import FittedModel
+from rindices.model.records import RegionChange
 from rindices.wording import FEATURE_UNIT, reword_template
 
 UNKNOWN_TEXT = "not known"
@@ -39,7 +39,7 @@ def render_model_card(model: FittedModel, facts: dict[str, str]) -> str:
         hub_licences=_HUB_LICENCES,
         licence_name=Markup(json.dumps(_escape_cell(card.licence))),
         reproduction=". ".join(f"{name}: {facts[name]}" for name in model.index_names if name in facts),
-        largest_regions=[_list_largest_regions(change, model.regions) for change in model.patterns[-1]],
+        largest_regions=[_list_largest_regions(changes) for changes in list_region_changes(model).values()],
     )
 
 
@@ -51,7 +51,9 @@ def _escape_cell(value: object) -> str:
     return re.sub(r"([|\[\]`])", r"\\\1", escaped)
 
 
-def _list_largest_regions(change: FloatArray, regions: Sequence[str]) -> str:
-    """Return the regions (R,) with the largest changes in a pattern."""
-    order = np.argsort(-np.abs(change))[:_N_LARGEST_REGIONS]
-    return join_names([f"{regions[int(index)]} {change[index]:+.1f}" for index in order], _N_LARGEST_REGIONS)
+def _list_largest_regions(changes: Sequence[RegionChange]) -> str:
+    """Return the regions with the largest changes of a pattern, of those whose interval excludes 0 where it is known."""
+    if all(each.low is not None for each in changes):
+        changes = [each for each in changes if each.is_certain]
+    listed = [f"{each.region} {each.change:+.1f}" for each in changes[:_N_LARGEST_REGIONS]]
+    return join_names(listed, _N_LARGEST_REGIONS) or "none whose 95 % interval excludes 0"

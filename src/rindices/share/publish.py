@@ -310,7 +310,8 @@ def _coarsen_card(card: ModelCard) -> ModelCard:
         group: tuple(tuple(round(200 * value) / 200 for value in row) for row in rows)
         for group, rows in card.index_quantiles.items()
     }
-    card = replace(card, fingerprint="", interval_over="", index_quantiles=quantiles)
+    evidence = tuple(replace(record, regions=()) for record in card.pattern_evidence)  # the patterns are in the file
+    card = replace(card, fingerprint="", interval_over="", index_quantiles=quantiles, pattern_evidence=evidence)
     content = coarsen(card.to_dict())
     assert isinstance(content, dict)
     return ModelCard.from_dict(content)

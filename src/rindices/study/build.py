@@ -274,6 +274,7 @@ def _make_card(people: StudyPeople, selection: records.SelectionRecord, everyone
         source=cohort.source,
         covariate_ranges={name: round_outwards(numbers[name].min(), numbers[name].max()) for name in numbers},
         trained_on=trained_on,
+        shape="" if chosen.held_out is None else chosen.held_out.shape,
         orthogonality=chosen.setting.orthogonality,
         agreement=chosen.agreement,
         agreement_between=chosen.agreement_between,

@@ -13,6 +13,7 @@ from rindices.selection.agreement import IndexMoments, IndexRows
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE, GridPoint
 from rindices.study.build import TrainedSettings, build_model, collect_provenance, make_candidate_records
 from rindices.study.cluster import make_engine
+from rindices.study.conclude import conclude_study
 from rindices.study.config import ModelConfig
 from rindices.study.decide import Records, SettingsTraining, StudyEnd
 from rindices.study.engines import NO_OBSERVER, Engine, LocalEngine, StudyObserver, count_processes, run_plan
@@ -59,7 +60,7 @@ def fit_study(
         evaluated = make_candidate_records(trained.gathered, trained.choice)
         return build_model(trained, end.record_choice(Finding.MEAN_DIFFERENCE, trained.choice, evaluated, failed))
 
-    return end.conclude(fit_patterns, fit_difference)
+    return conclude_study(study, end.conclude(fit_patterns, fit_difference))
 
 
 class CohortTraining(SettingsTraining):

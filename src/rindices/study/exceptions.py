@@ -7,6 +7,7 @@ from rindices.errors import Problem, StudyError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rindices.model.findings import StudyFindings
     from rindices.model.records import SelectionRecord
 
 
@@ -38,11 +39,21 @@ class NoPatternError(StudyError):
         Why there is no model.
     selection : SelectionRecord
         The tests and comparisons that were made, as in ``selection.json``.
+    findings : StudyFindings, optional
+        What the study found, as in ``findings.json``.
     """
 
-    def __init__(self, problems: "str | Problem | Iterable[Problem]", selection: "SelectionRecord") -> None:
+    def __init__(
+        self,
+        problems: "str | Problem | Iterable[Problem]",
+        selection: "SelectionRecord",
+        findings: "StudyFindings | None" = None,
+    ) -> None:
         super().__init__(problems)
         self.selection = selection
+        self.findings = findings
 
-    def __reduce__(self) -> "tuple[type[NoPatternError], tuple[tuple[Problem, ...], SelectionRecord]]":  # type: ignore[override]
-        return type(self), (self.problems, self.selection)
+    def __reduce__(  # type: ignore[override]
+        self,
+    ) -> "tuple[type[NoPatternError], tuple[tuple[Problem, ...], SelectionRecord, StudyFindings | None]]":
+        return type(self), (self.problems, self.selection, self.findings)

@@ -27,6 +27,7 @@ from rindices.model.normal_reference import NormalReference, load_reference_file
 from rindices.preprocess.measures import DEFAULT_ICV_FOR
 from rindices.study.checks import check_consensus_scale, check_sample_size, list_doubts
 from rindices.study.cohort_fit import fit_study
+from rindices.study.conclude import conclude_without_model
 from rindices.study.config import make_study
 from rindices.study.engines import NO_OBSERVER, Engine, StudyObserver
 from rindices.study.exceptions import NoPatternError, StudyWarning
@@ -226,8 +227,9 @@ def run_study(
             try:
                 model = fit_study(study, store, engine, observer)
             except NoPatternError as error:
+                error.findings = conclude_without_model(study, error.selection)
                 if out is not None:
-                    write_null_result(out, study, error.selection, [*problems, *study.preprocessing.review(cohort)])
+                    write_null_result(out, study, error, [*problems, *study.preprocessing.review(cohort)])
                     observer.on_written(out)
                 raise
             doubts = list_doubts(model, cohort)

@@ -10,11 +10,13 @@ from rindices._version import __version__
 from rindices.apply.tables import write_indices
 from rindices.atomic import delete_temporary_files, write_atomically, write_json
 from rindices.errors import Problem
+from rindices.model.findings import StudyFindings
 from rindices.model.fitted import FittedModel
-from rindices.model.pattern_tables import has_curved_patterns, make_change_table, make_course_table
+from rindices.model.pattern_tables import get_shape, make_change_table, make_course_table
 from rindices.model.records import CohortRecord, SelectionRecord
 from rindices.selection.group_difference import RegionEffects
 from rindices.study.config import StudyConfig, format_study_toml
+from rindices.study.exceptions import NoPatternError
 from rindices.study.study import Study
 from rindices.study.subgroups import make_subgroup_table
 from rindices.tables.cohort import describe_cohort
@@ -22,7 +24,7 @@ from rindices.tables.io.spreadsheet import protect_texts
 from rindices.wording import get_wording, load_columns
 
 OUTPUT_FILES = (
-    *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json"),
+    *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json", "findings.json"),
     *("r_indices_visits.tsv", "r_indices_visits.json", "wrong_cells.tsv", "wrong_cells.json"),
     *("patterns.tsv", "patterns.json", "effects.tsv", "effects.json", "cohort.json", "report.html"),
     *("subgroups.tsv", "subgroups.json", "checklist.md"),
@@ -58,14 +60,16 @@ def write_study(folder: Path, study: Study, model: FittedModel, problems: Iterab
     if model.visit_indices is not None:
         write_indices(model.visit_indices, folder / "r_indices_visits.tsv", unit)
     assert model.selection is not None
+    assert model.findings is not None
     write_selection(folder, model.selection)
+    write_findings(folder, model.findings)
     model.save(folder / "model.safetensors")  # last: if it exists, all files do
 
 
 def write_patterns(folder: Path, model: FittedModel, unit: str = "") -> None:
     """Write ``patterns.tsv`` and, for curved patterns, ``trajectories.tsv``."""
     write_table(folder / "patterns.tsv", make_change_table(model), unit)
-    if has_curved_patterns(model):
+    if get_shape(model) == "curved":
         write_table(folder / "trajectories.tsv", make_course_table(model), unit)
 
 
@@ -85,15 +89,22 @@ def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:
         write_atomically(path, format_study_toml(study).encode())
 
 
-def write_null_result(folder: Path, study: Study, selection: SelectionRecord, problems: Iterable[Problem]) -> None:
+def write_null_result(folder: Path, study: Study, result: NoPatternError, problems: Iterable[Problem]) -> None:
     """Write the files of a study without a pattern: the people, the groups' difference and the result of the test."""
     _write_people(folder, study, problems)
-    write_selection(folder, selection)
+    write_selection(folder, result.selection)
+    assert result.findings is not None
+    write_findings(folder, result.findings)
 
 
 def write_selection(folder: Path, selection: SelectionRecord) -> None:
     """Write ``selection.json``."""
     write_json(folder / "selection.json", selection.to_dict())
+
+
+def write_findings(folder: Path, findings: StudyFindings) -> None:
+    """Write ``findings.json``."""
+    write_json(folder / "findings.json", findings.to_dict())
 
 
 def clear_outputs(folder: Path) -> None:

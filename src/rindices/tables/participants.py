@@ -181,7 +181,7 @@ def read_groups(
     if column is None:
         return None
     labels, of_column = people.frame[column], people.findings.at(f"{people.findings.where}, column {column}")
-    assigned = groups.assign_groups(labels, controls, patients, of_column, is_surrealgan)
+    assigned = groups.assign_groups(labels, controls, patients, of_column, is_surrealgan, people.ids)
     if assigned is None:
         return None
     unlabelled = np.asarray(to_text(labels).isna(), dtype=bool)

@@ -502,9 +502,7 @@ def update_model(
     return FitState(update_variation(moved, patients, sums.controls, target), variances, model)
 
 
-def _extrapolate(
-    model: TrajectoryModel, last: TrajectoryModel, momentum: float, is_rank_one: bool
-) -> TrajectoryModel:
+def _extrapolate(model: TrajectoryModel, last: TrajectoryModel, momentum: float, is_rank_one: bool) -> TrajectoryModel:
     """Return a model whose curves and interactions differ more from the last ones, by a factor of 1 + momentum.
 
     Where the steps of a pattern are d D', with d its common steps and D the change of each region (``is_rank_one``),

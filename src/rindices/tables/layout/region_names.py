@@ -11,7 +11,9 @@ from rindices.tables.layout import freesurfer, muse
 
 _SIDE_NAMES = {"l": "left", "r": "right", "lh": "left", "rh": "right", "left": "left", "right": "right"}
 _SIDED_NAME = re.compile(r"(?:ctx[-_])?(lh|rh|left|right|l|r)[-_ ](.+)", re.IGNORECASE)
-_WORDS: dict[str, dict[str, str]] = tomllib.loads((files("rindices.tables.layout") / "region_names.toml").read_text("utf-8"))
+_WORDS: dict[str, dict[str, str]] = tomllib.loads(
+    (files("rindices.tables.layout") / "region_names.toml").read_text("utf-8")
+)
 _ENIGMA_STRUCTURES, _DESTRIEUX_WORDS = _WORDS["enigma"], _WORDS["destrieux"]
 _ENIGMA_NAME = re.compile(rf"([LR])({'|'.join(_ENIGMA_STRUCTURES)})")
 _PROGRAM_NAME = re.compile(r"(?:NMM|CAT12|ANTs)_(.+?)(?:_([LR]))?")
@@ -77,6 +79,12 @@ def label_regions(regions: Sequence[str]) -> dict[str, str]:
         region: f"{name} ({freesurfer.infer_measure(region)})" if counts[name] > 1 else name
         for region, name in names.items()
     }
+
+
+def split_region_label(label: str) -> tuple[str, str]:
+    """Return a label of `label_regions` without its side, and the side with the measure: ``insula``, ``left``."""
+    structure, comma, side = label.rpartition(", ")
+    return (structure, side) if comma and side.split(" ")[0] in ("left", "right") else (label, "")
 
 
 def format_region_name(region: str) -> str:

@@ -28,15 +28,21 @@ _LOOK_ALIKES = {*_CYRILLIC_LOOK_ALIKES, *_GREEK_LOOK_ALIKES}
 
 
 def assign_groups(
-    labels: pd.Series, controls: Sequence[str], patients: Sequence[str], findings: Findings, is_surrealgan: bool = False
+    labels: pd.Series,
+    controls: Sequence[str],
+    patients: Sequence[str],
+    findings: Findings,
+    is_surrealgan: bool = False,
+    ids: Sequence[str] = (),
 ) -> "NDArray[np.object_] | None":
     """Assign people to controls and patients by their labels.
 
     labels (N,); controls, patients: labels of the two groups; ``*`` for the patients means all who are not
     controls. Without both, the groups are guessed where they are unmistakable; findings: takes notes about labels
     that were guessed and people with other labels, and errors about labels that nobody has; is_surrealgan: whether
-    the table is one for the authors' package, where -1 is a control and 1 a patient. Returns (N,), ``control``,
-    ``patient`` or None for each person; None alone after an error.
+    the table is one for the authors' package, where -1 is a control and 1 a patient; ids: of participants (N,), who are
+    counted once each if they have several scans. Returns (N,), ``control``, ``patient`` or None for each person; None
+    alone after an error.
     """
     texts = normalise_labels(fold_labels(labels, "group", findings))
     counts = texts.value_counts().to_dict()
@@ -44,7 +50,8 @@ def assign_groups(
     if chosen is None:
         return None
     if not controls or tuple(patients) in ((), ("*",)):
-        healthy, ill = (_format_counts({label: counts.get(label, 0) for label in group}) for group in chosen)
+        people = counts if not ids else pd.Series(ids, texts.index).groupby(texts).nunique().to_dict()
+        healthy, ill = (_format_counts({label: people.get(label, 0) for label in group}) for group in chosen)
         layout = ", as the SurrealGAN layout defines" if is_surrealgan and not controls else ""
         what = f"controls are {healthy} and patients are {ill}{layout}"
         findings.note(ProblemCode.LABELS_GUESSED, what, "If not: --controls LABEL --patients LABEL[,LABEL]")

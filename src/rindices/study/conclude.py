@@ -1,0 +1,114 @@
+"""What a study found: its findings, from the people and the finished model.
+
+Shape letters: N people, M patterns.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from rindices._typing import AnyArray, FloatArray
+from rindices.model.findings import (
+    CountedPeople,
+    CovariateCorrelation,
+    GroupCounts,
+    OutlyingFinding,
+    StudyFindings,
+    collect_findings,
+)
+from rindices.model.fitted import FittedModel
+from rindices.model.records import SelectionRecord
+from rindices.study.study import Study
+from rindices.tables.cohort import GROUP, ID, SITE, Cohort
+from rindices.tables.validation.groups import CONTROL, PATIENT
+
+MIN_CORRELATED_PEOPLE = 10
+"""Fewest patients from whom a correlation with a covariate is computed."""
+
+
+def conclude_study(study: Study, model: FittedModel) -> FittedModel:
+    """Return the model with the findings of its study, which its card and its selection repeat."""
+    assert model.selection is not None
+    assert model.indices is not None
+    findings = collect_findings(
+        model,
+        model.selection,
+        people=count_people(study),
+        covariates=correlate_covariates(study.cohort, model.indices, model.index_names),
+    )
+    patterns = tuple(
+        replace(record, regions=finding.regions, artefact=finding.artefact)
+        for record, finding in zip(model.selection.patterns, findings.patterns, strict=True)
+    )
+    card = replace(model.card, pattern_evidence=patterns)
+    return replace(model, card=card, selection=replace(model.selection, patterns=patterns), findings=findings)
+
+
+def conclude_without_model(study: Study, selection: SelectionRecord) -> StudyFindings:
+    """Return the findings of a study that ends without a model."""
+    return collect_findings(None, selection, people=count_people(study))
+
+
+def count_people(study: Study) -> CountedPeople:
+    """Return the numbers of participants, scans and outlying measurements by group."""
+    cohort, table = study.cohort, study.checked.table
+    scans = None
+    if cohort.visits is not None:
+        scans = GroupCounts(controls=cohort.visits.n_controls, patients=cohort.visits.n_patients)
+    outlying = None
+    if len(table):
+        groups = table[ID].map(cohort.people.set_index(ID)[GROUP].to_dict())
+        numbers = {
+            name: GroupCounts(controls=int((each == CONTROL).sum()), patients=int((each == PATIENT).sum()))
+            for name, each in {"measurements": groups, "participants": groups[~table[ID].duplicated()]}.items()
+        }
+        outlying = OutlyingFinding(**numbers)
+    participants = GroupCounts(controls=cohort.n_controls, patients=cohort.n_patients)
+    return CountedPeople(participants, scans, outlying)
+
+
+def correlate_covariates(
+    cohort: Cohort, indices: pd.DataFrame, names: list[str]
+) -> dict[str, list[CovariateCorrelation]]:
+    """Return what is left of each covariate, and of sites, in the R-indices of the patients.
+
+    indices: ``participant_id`` and R-indices of the people of the study; names: of the R-indices.
+    """
+    patients = cohort.take(cohort.is_patient)
+    columns = {str(name): patients.covariates[name].to_numpy() for name in patients.covariates}
+    if SITE in patients.people:
+        columns["site"] = patients.people[SITE].astype(str).to_numpy()
+    values = indices.set_index(ID)[names].reindex(patients.people[ID])
+    correlations: dict[str, list[CovariateCorrelation]] = {}
+    for name in names:
+        index = values[name].to_numpy(dtype=float)
+        results = [correlate_covariate(covariate, column, index) for covariate, column in columns.items()]
+        correlations[name] = [each for each in results if each is not None]
+    return correlations
+
+
+def correlate_covariate(name: str, column: AnyArray, index: FloatArray) -> CovariateCorrelation | None:
+    """Return the rank correlation of a covariate (N,) with an R-index (N,); None where there is nothing to correlate.
+
+    Of a covariate with more than two categories, it is the square root of the share of the variance of ranks between
+    categories, with the p-value of Kruskal and Wallis.
+    """
+    is_known = ~(pd.isna(column) | np.isnan(index))
+    column, index = column[is_known], index[is_known]
+    is_number = pd.api.types.is_numeric_dtype(column)
+    levels, codes = np.unique(column if is_number else column.astype(str), return_inverse=True)
+    if len(column) < MIN_CORRELATED_PEOPLE or len(levels) < 2 or np.ptp(index) == 0.0:
+        return None
+    if is_number or len(levels) == 2:
+        result = stats.spearmanr(column.astype(float) if is_number else codes, index)
+        label = name if is_number else f"{name} ({levels[1]})"
+        return CovariateCorrelation(
+            covariate=label, correlation=float(result.statistic), p=float(result.pvalue), people=len(index)
+        )
+    ranks = stats.rankdata(index)
+    means = np.bincount(codes, ranks) / np.bincount(codes)
+    share = float(np.var(means[codes]) / np.var(ranks))
+    _, p = stats.kruskal(*(index[codes == level] for level in range(len(levels))))
+    return CovariateCorrelation(covariate=name, correlation=float(np.sqrt(share)), p=float(p), people=len(index))
