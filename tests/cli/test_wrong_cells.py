@@ -79,7 +79,7 @@ def test_fit_treats_wrong_cells_as_missing_and_writes_them(folder: Path, tmp_pat
     )
     assert run("report", tmp_path / "wrong").exit_code == 0
     page = (tmp_path / "wrong" / "report.html").read_text("utf-8")
-    assert f"{len(cells)} cells of {cells['participant_id'].nunique()} people did not fit the other regions" in page
+    assert f"{len(cells)} measurements of {cells['participant_id'].nunique()} participants do not fit" in page
     assert f"The 14 of {cells['region'].nunique()} regions with most of them" in page
     assert table.index[4] not in page
     others = ~np.isin(np.arange(len(clean)), [200])

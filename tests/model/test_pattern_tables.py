@@ -24,7 +24,7 @@ from rindices.model.pattern_tables import (
     compute_curve_onsets,
     compute_progress,
     estimate_shrinkage,
-    has_curved_patterns,
+    get_shape,
     make_change_table,
     make_course_table,
 )
@@ -57,7 +57,7 @@ def _straighten(model: ri.FittedModel) -> ri.FittedModel:
         course = np.abs(head.steps).sum(axis=2)
         final = head.steps.sum(axis=1)
         heads.append(replace(head, steps=(course / course.sum(axis=1, keepdims=True))[:, :, None] * final[:, None]))
-    return replace(model, heads=tuple(heads))
+    return replace(model, heads=tuple(heads), card=replace(model.card, shape="straight"))
 
 
 def test_the_onset_is_where_a_quarter_of_the_final_change_is_reached() -> None:
@@ -91,7 +91,7 @@ def test_the_interval_at_full_severity_is_that_of_the_patterns(model: ri.FittedM
 
 
 def test_the_order_of_the_regions_is_the_true_one(model: ri.FittedModel, simulated: SimulatedCohort) -> None:
-    assert has_curved_patterns(model)
+    assert get_shape(model) == "curved"
     order, truth = model.region_order(), simulated.patterns.set_index("region")
     assert list(order) == list(REGION_ORDER_COLUMNS)
     for name in model.index_names:
@@ -163,7 +163,7 @@ def test_the_course_table_has_all_regions(model: ri.FittedModel) -> None:
 
 def test_regions_of_straight_patterns_share_their_onset(model: ri.FittedModel) -> None:
     straight = _straighten(model)
-    assert not has_curved_patterns(straight)
+    assert get_shape(replace(straight, card=replace(straight.card, shape=""))) == "straight"  # files of 0.1.0
     order = straight.region_order()
     assert (order["rank"] == 1).all()
     assert (order.groupby("pattern")["onset"].agg(np.ptp) < 1e-9).all()
@@ -184,7 +184,7 @@ def test_patterns_that_are_no_curves_are_interpolated(old_model: ri.FittedModel)
     assert table[name, region, 0.0] == 0.0
     assert table[name, region, 0.1] == pytest.approx(0.4 * quarter)
     assert table[name, region, 0.4] == pytest.approx(quarter + 0.6 * (half - quarter))
-    assert not has_curved_patterns(old_model)
+    assert get_shape(old_model) == ""
     with pytest.raises(ModelError, match="recipe default"):
         old_model.region_order()
     with pytest.raises(ModelError, match="no curves"):

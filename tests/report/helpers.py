@@ -5,10 +5,12 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -16,8 +18,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from rindices.model.findings import CountedPeople, collect_findings
 from rindices.report import geometry
 from rindices.report.formatting import make_environment
+from rindices.report.study_results import StudyResults
 
 
 @contextmanager
@@ -96,6 +100,22 @@ def render_macro(name: str, *arguments: Any) -> str:
 def render_section(name: str, **values: Any) -> str:
     """Return the text of one section."""
     return get_text(make_environment().get_template(f"sections/{name}.html").render(**values))
+
+
+def collect_again(results: StudyResults) -> StudyResults:
+    """Return results whose findings are those of their changed model and selection."""
+    people = CountedPeople(results.findings.participants, results.findings.scans, results.findings.outlying)
+    findings = collect_findings(results.model, results.selection, people=people, artefacts=results.findings.artefacts)
+    return replace(results, findings=findings)
+
+
+def change_selection(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change ``selection.json`` of a study; without ``findings.json``, a report reads all from the selection."""
+    path = folder / "selection.json"
+    selection = json.loads(path.read_text("utf-8"))
+    change(selection)
+    path.write_text(json.dumps(selection), "utf-8")
+    (folder / "findings.json").unlink(missing_ok=True)
 
 
 def compute_contrast(first: str, second: str) -> float:

@@ -9,7 +9,7 @@ import pytest
 from rindices.report.figures import AtlasMatch
 from rindices.report.sections import Context, build_pattern_sections, compute_colour_limit
 from rindices.report.study_results import N_LISTED_REGIONS, StudyResults, read_study_results
-from tests.report.helpers import render_section
+from tests.report.helpers import collect_again, render_section
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,9 @@ def test_numbers_are_those_of_the_model(results: StudyResults, sections: list[Co
         changes = results.model.patterns[-1, k]
         assert section.name == f"r{k + 1}"
         assert section.largest == pytest.approx(changes[np.abs(changes).argmax()])
-        assert section.n_regions == len(changes)
+        assert section.finding.n_regions == len(changes)
         rows = results.select_pattern(section.name)
-        assert section.n_certain == sum((rows["low"] > 0) | (rows["high"] < 0))
+        assert section.finding.n_certain == sum((rows["low"] > 0) | (rows["high"] < 0))
         assert len(section.top) == N_LISTED_REGIONS
         assert section.top[0].change == pytest.approx(section.largest)
         assert [cell.value for cell in section.curves[0].cells] == pytest.approx(
@@ -51,10 +51,13 @@ def test_all_patterns_share_the_scale_of_their_bars(sections: list[Context]) -> 
 
 
 def test_without_intervals_none_are_shown(results: StudyResults) -> None:
-    bare = replace(results, patterns=results.patterns.assign(low=np.nan, high=np.nan))
+    bare = replace(
+        collect_again(replace(results, model=replace(results.model, patterns_se=None))),
+        patterns=results.patterns.assign(low=np.nan, high=np.nan),
+    )
     (section, *_) = build_pattern_sections(bare, AtlasMatch(None, {}, results.model.regions), 5.0)
-    assert section.n_certain is None
+    assert section.finding.n_certain is None
     assert section.top[0].interval is None
-    text = render_section("pattern", pattern=section, severities=(0.25, 0.5, 0.75, 1.0))
+    text = render_section("pattern", pattern=section, severities=(0.25, 0.5, 0.75, 1.0), findings=bare.findings)
     assert "standard deviations of controls. All numbers" in text
     assert " to " not in text.partition("change (95 % interval)")[2].partition("Change along")[0]

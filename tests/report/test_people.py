@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from rindices.errors import Problem, ProblemCode, Severity
+from rindices.model.findings import GroupCounts
 from rindices.model.records import (
     AdjustmentRecord,
     CohortRecord,
@@ -77,12 +78,12 @@ def test_problems_are_shown_without_ids() -> None:
 
 
 def test_the_section_names_unit_and_sites() -> None:
-    facts = StudyFacts(150, 200, None, AdjustmentRecord("log", 139))
+    facts = StudyFacts(GroupCounts(controls=150, patients=200), AdjustmentRecord("log", 139))
     text = render_section(
-        "participants", cohort=COHORT, covariate_rows=build_covariate_rows(COHORT), facts=facts, wrong_cells=()
+        "participants", cohort=COHORT, covariate_rows=build_covariate_rows(COHORT), facts=facts, outlying=None
     )
     assert text.startswith("150 controls and 200 patients, with 139 regions each (table of kind dlmuse, in mm³).")
     other = replace(COHORT, unit="unknown", covariates=(), sites={"A": {}, "B": {}})
-    text = render_section("participants", cohort=other, covariate_rows=[], facts=facts, wrong_cells=())
+    text = render_section("participants", cohort=other, covariate_rows=[], facts=facts, outlying=None)
     assert "unit unknown" in text
     assert text.endswith("They come from 2 sites.")

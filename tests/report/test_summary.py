@@ -12,8 +12,9 @@ from rindices.report import sections
 from rindices.report.figures import plot_agreement
 from rindices.report.sections import StudyFacts, build_trust_section
 from rindices.report.study_results import StudyResults, read_study_results
+from rindices.study.checks import list_needed_people
 from rindices.study.recipes import RECIPES
-from tests.report.helpers import render_macro, render_section
+from tests.report.helpers import collect_again, render_macro, render_section
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +27,9 @@ def change_chosen(results: StudyResults, **changes: Any) -> StudyResults:
 
 
 def render_findings(results: StudyResults) -> str:
+    results = collect_again(results)
     trust = build_trust_section(results)
-    values = {"findings": sections.summarise_findings(results), "facts": StudyFacts.of_model(results.model)}
+    values = {"findings": results.findings, "facts": StudyFacts.of_model(results.model, results.findings)}
     values |= {"results": results, "cohort": results.cohort, "trust": trust, "test": trust.test}
     values |= {"patterns": [], "atlas": None, "warnings": []}
     return render_section("findings", **values).removeprefix("What was found ")
@@ -49,15 +51,15 @@ def test_a_mean_difference_claims_no_more_than_was_found(results: StudyResults) 
         number = replace(results.selection.number_of_patterns, by_test=by_test)
         difference = replace(results.selection.difference, p=p)
         changes = {"finding": "mean_difference", "number_of_patterns": number, "difference": difference, "grid": grid}
-        changed = replace(results, selection=replace(results.selection, **changes))
-        values = {"results": changed, "findings": sections.summarise_findings(changed), "agreement_chart": chart}
+        changed = collect_again(replace(results, selection=replace(results.selection, **changes)))
+        values = {"results": changed, "findings": changed.findings, "agreement_chart": chart, "interactions": []}
+        values["needed"] = list_needed_people()
         return render_findings(changed) + render_section("choice", **values)
 
     chart = plot_agreement(results)
     text = render(0.003, 0)
-    assert (
-        "Patients differ from controls on average (p = 0.003). Nothing shows that they differ from each other" in text
-    )
+    assert "Patients differ from controls on average, p = 0.003" in text
+    assert "Nothing shows that they differ from each other" in text
     assert "No patterns were tried, because patients do not differ from each other" in text
     step = results.selection.number_of_patterns.test.curve[0]
     assert f"excess variance is {step.excess:.2f}, and chance alone gives up to {step.chance_95:.2f}" in text
@@ -81,7 +83,8 @@ def test_one_member_says_nothing_about_agreement(results: StudyResults) -> None:
 def test_choice_names_ties_and_unstable_settings(results: StudyResults) -> None:
     grid = tuple(replace(record, stable=record.setting == results.chosen.setting) for record in results.selection.grid)
     tied = replace(results, selection=replace(results.selection, ties=(SettingRecord(5, 0.2),), grid=grid))
-    text = render_section("choice", results=tied, agreement_chart=plot_agreement(tied))
+    values = {"findings": tied.findings, "needed": list_needed_people(), "agreement_chart": plot_agreement(tied)}
+    text = render_section("choice", results=tied, **values)
     assert "cannot be distinguished from 5 patterns, λ 0.2" in text
     assert "Not stable, and therefore not eligible" in text
     assert "5 patterns, λ 0.2 would do about as well" in render_warnings(tied)
@@ -124,7 +127,8 @@ def test_methods_ask_the_recipe(results: StudyResults, monkeypatch: pytest.Monke
 def test_methods_can_be_pasted(results: StudyResults) -> None:
     values = {"methods": sections.summarise_methods(results), "facts": StudyFacts.of_model(results.model)}
     values |= {
-        "findings": sections.summarise_findings(results),
+        "findings": results.findings,
+        "are_posterior_means": False,
         "trust": build_trust_section(results),
         "atlas": None,
         "citation": "Yang",

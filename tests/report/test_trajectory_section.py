@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,11 +12,13 @@ import pytest
 
 import rindices as ri
 from rindices.learners.inference import SEVERITY_LEVELS, TrajectoryHead
+from rindices.model.findings import describe_shape
 from rindices.model.pattern_tables import COURSE_LEVELS
+from rindices.model.records import HeldOutLikelihoodRecord
 from rindices.report import figures
-from rindices.report.sections import MAX_ORDERED_REGIONS, Context, build_trajectory_section, is_order_uncertain
+from rindices.report.sections import MAX_ORDERED_REGIONS, Context, build_trajectory_section
 from rindices.report.study_results import StudyResults, read_study_results
-from tests.report.helpers import Page, get_section_text, read_figure_data
+from tests.report.helpers import Page, change_selection, get_section_text, read_figure_data
 
 
 def _build_section(results: StudyResults) -> Context | None:
@@ -43,17 +46,19 @@ def straight_study(curved_study: Path, tmp_path: Path) -> Path:
         heads.append(replace(head, steps=steps, weights=weights))
     levels = np.array(SEVERITY_LEVELS)
     curves = [head.compute_curves(levels)[:, order] for head, order in zip(heads, model.orders, strict=True)]
-    straight = replace(model, heads=tuple(heads), patterns=np.mean(curves, axis=0))
+    card = replace(model.card, shape="straight")
+    straight = replace(model, heads=tuple(heads), patterns=np.mean(curves, axis=0), card=card)
     straight.save(folder / "model.safetensors")
-    selection = json.loads((folder / "selection.json").read_text("utf-8"))
-    for record in (selection["chosen"], *selection["grid"]):
-        record["held_out"] |= {"shape": "straight", "straight": -1.25, "curved": -1.375}
-    (folder / "selection.json").write_text(json.dumps(selection), "utf-8")
+
+    def choose_straight(selection: dict[str, Any]) -> None:
+        for record in (selection["chosen"], *selection["grid"]):
+            record["held_out"] |= {"shape": "straight", "straight": -1.25, "curved": -1.375}
+
+    change_selection(folder, choose_straight)
     return folder
 
 
 def test_regions_are_listed_from_the_earliest_to_the_latest(section: Context) -> None:
-    assert section.is_curved
     assert [pattern.name for pattern in section.patterns] == ["r1", "r2", "r3"]
     for pattern in section.patterns:
         onsets = [row.onset for row in pattern.regions]
@@ -69,7 +74,11 @@ def test_regions_are_listed_from_the_earliest_to_the_latest(section: Context) ->
 def test_the_page_has_the_order_the_evidence_and_the_data(curved_page: str, curved_study: Path) -> None:
     text = get_section_text(curved_page, "trajectories")
     assert "How each pattern unfolds" in text
-    assert "more likely if each region has a course of its own" in text
+    assert "each region of a pattern changes at its own severity" in text
+    held_out = json.loads((curved_study / "selection.json").read_text("utf-8"))["chosen"]["held_out"]
+    curved, straight = (f"{held_out[shape]:.3f}".replace("-", "\N{MINUS SIGN}") for shape in ("curved", "straight"))
+    assert f"more likely under them (mean log-likelihood {curved}) than under straight patterns ({straight}" in text
+    assert held_out["curved"] > held_out["straight"]
     assert "not from following people over time" in text
     parsed = Page(curved_page)
     written = pd.read_csv(curved_study / "trajectories.tsv", sep="\t")
@@ -82,21 +91,24 @@ def test_the_page_has_the_order_the_evidence_and_the_data(curved_page: str, curv
 
 
 @pytest.mark.parametrize(("error", "is_uncertain"), [(0.1, False), (0.2, True), (None, False)])
-def test_an_order_within_chance_is_not_interpreted(section: Context, error: float | None, is_uncertain: bool) -> None:
-    assert section.held_out is not None
-    held_out = replace(section.held_out, straight=-50.2, curved=-50.0, curved_gain_se=error)  # None for one member
-    assert is_order_uncertain(held_out) is is_uncertain
+def test_an_order_within_chance_is_not_interpreted(error: float | None, is_uncertain: bool) -> None:
+    held_out = HeldOutLikelihoodRecord("curved", -50.2, -50.0, curved_gain_se=error)  # None for one member
+    shape = describe_shape(held_out)
+    assert shape is not None
+    assert shape.is_order_certain is not is_uncertain
 
 
 @pytest.mark.usefixtures("no_pictures")
 def test_the_page_says_that_an_order_is_within_chance(curved_study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "chance"
     shutil.copytree(curved_study, folder, ignore=shutil.ignore_patterns("runs", "report.html"))
-    selection = json.loads((folder / "selection.json").read_text("utf-8"))
-    assert selection["chosen"]["held_out"]["curved_gain_se"] > 0
-    for record in (selection["chosen"], *selection["grid"]):
-        record["held_out"]["curved_gain_se"] = 1e3
-    (folder / "selection.json").write_text(json.dumps(selection), "utf-8")
+
+    def raise_error(selection: dict[str, Any]) -> None:
+        assert selection["chosen"]["held_out"]["curved_gain_se"] > 0
+        for record in (selection["chosen"], *selection["grid"]):
+            record["held_out"]["curved_gain_se"] = 1e3
+
+    change_selection(folder, raise_error)
     assert "do not interpret the order of the regions" in ri.write_report(folder).read_text("utf-8")
 
 
@@ -107,13 +119,15 @@ def test_files_of_a_curved_study_are_described(curved_study: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_straight_patterns_have_one_sentence_with_both_likelihoods(straight_study: Path) -> None:
+def test_straight_patterns_have_one_sentence_with_both_likelihoods_and_no_course(straight_study: Path) -> None:
     page = ri.write_report(straight_study).read_text("utf-8")
-    text = get_section_text(page, "trajectories")
-    assert "All regions of a pattern change together" in text
-    assert "\N{MINUS SIGN}1.375 against \N{MINUS SIGN}1.250" in text
-    assert "Order of the regions" not in text
-    assert "straight patterns, in which all regions change together" in get_section_text(page, "methods")
+    assert "How each pattern unfolds" not in page
+    assert 'href="#trajectories"' not in page
+    for section in ("choice", "methods"):
+        text = get_section_text(page, section)
+        assert "The patterns are straight: all regions of a pattern change together." in text
+        assert "more likely under them (mean log-likelihood \N{MINUS SIGN}1.250) than under curved patterns" in text
+        assert "(\N{MINUS SIGN}1.375" in text
 
 
 def test_without_a_region_that_belongs_there_is_no_order(curved_study: Path) -> None:
@@ -131,7 +145,7 @@ def test_choice_shows_the_likelihood_and_the_agreement(curved_page: str) -> None
     assert "3 (chosen) curved" in text
     methods = get_section_text(curved_page, "methods")
     assert "chosen by agreement" not in methods
-    assert "log-likelihood of patients that a member had not seen" in methods
+    assert "mean log-likelihood" in methods
     assert "posterior means of the severities" in methods
 
 
@@ -147,11 +161,13 @@ def test_an_old_model_is_still_reported(study: Path, tmp_path: Path) -> None:
     """Files from before patterns had a likelihood have no ``held_out`` and no ``decided_by``."""
     folder = tmp_path / "old"
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs", "report.html"))
-    selection = json.loads((folder / "selection.json").read_text("utf-8"))
-    selection["number_of_patterns"].pop("decided_by")
-    for record in (selection["chosen"], *selection["grid"]):
-        record.pop("held_out", None)
-    (folder / "selection.json").write_text(json.dumps(selection), "utf-8")
+
+    def remove_likelihoods(selection: dict[str, Any]) -> None:
+        selection["number_of_patterns"].pop("decided_by")
+        for record in (selection["chosen"], *selection["grid"]):
+            record.pop("held_out", None)
+
+    change_selection(folder, remove_likelihoods)
     text = ri.write_report(folder).read_text("utf-8")
     assert "agreement is highest for" in get_section_text(text, "choice")
     assert "by agreement" in get_section_text(text, "trust")
@@ -169,6 +185,7 @@ def test_the_number_is_reported_as_chosen_by_likelihood(study: Path, tmp_path: P
         changed = {} if is_chosen else {"straight": -1.25, "below_best": 0.25, "below_best_se": 0.125}
         record["held_out"] = held_out | changed
     (folder / "selection.json").write_text(json.dumps(selection), "utf-8")
+    (folder / "findings.json").unlink()
     page = ri.write_report(folder).read_text("utf-8")
     number = selection["chosen"]["setting"]["n_patterns"]
     choice, trust = get_section_text(page, "choice"), get_section_text(page, "trust")

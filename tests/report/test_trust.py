@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import rindices as ri
+from rindices.model.findings import CountedPeople, collect_findings
 from rindices.model.records import (
     CohortRecord,
     CovariateGroups,
@@ -22,10 +23,18 @@ from rindices.model.records import (
     PermutationTestRecord,
     SelectionRecord,
 )
-from rindices.report.sections import StudyFacts, build_trust_section, summarise_findings, summarise_test
+from rindices.report.sections import StudyFacts, build_trust_section, summarise_test
 from rindices.report.study_results import StudyResults, read_study_results
 from rindices.study.checks import collect_study_warnings
-from tests.report.helpers import Page, get_section_text, read_figure_data, render_macro, render_section
+from tests.report.helpers import (
+    Page,
+    change_selection,
+    collect_again,
+    get_section_text,
+    read_figure_data,
+    render_macro,
+    render_section,
+)
 
 EMPTY = CovariateGroups(GroupSummary(), GroupSummary(), GroupSummary())
 COVARIATES = (CovariateSummary("age", EMPTY), CovariateSummary("sex", EMPTY))
@@ -54,12 +63,12 @@ def with_number(results: StudyResults, **changes: Any) -> StudyResults:
     """Return a study with another result of the tests."""
     number = replace(results.selection.number_of_patterns, **changes)
     changes = {"number_of_patterns": number, "difference": make_difference(number.test)}
-    return replace(results, selection=replace(results.selection, **changes))
+    return collect_again(replace(results, selection=replace(results.selection, **changes)))
 
 
 def render_trust(results: StudyResults) -> str:
-    trust, findings = build_trust_section(results), summarise_findings(results)
-    facts = StudyFacts.of_model(results.model)
+    trust, findings = build_trust_section(results), results.findings
+    facts = StudyFacts.of_model(results.model, findings)
     values = {"results": results, "cohort": results.cohort, "facts": facts}
     return render_section("trust", trust=trust, findings=findings, **values)
 
@@ -82,17 +91,19 @@ def test_the_figures_are_those_of_the_study(page: str, study: Path) -> None:
     controls, patients = (indices[indices["group"] == group] for group in ("control", "patient"))
     for pattern in selection["patterns"]:
         row = table.loc[pattern["name"]]
-        for name in ("split_half", "carriers", "auc"):
-            assert row[name] == pytest.approx(pattern[name], abs=1e-5)
+        for name, key in (("reproducibility", "split_half"), ("prevalence", "carriers"), ("auc", "auc")):
+            assert row[name] == pytest.approx(pattern[key], abs=1e-5)
             ends = [row[f"{name}_low"], row[f"{name}_high"]]
-            assert ends == pytest.approx(pattern[f"{name}_interval"], abs=1e-5)
+            assert ends == pytest.approx(pattern[f"{key}_interval"], abs=1e-5)
             assert ends[0] <= row[name] <= ends[1]
         low, high = pattern["split_half_interval"]
         assert f"{pattern['split_half']:.2f} ({low:.2f} to {high:.2f})" in text
         threshold = np.quantile(controls[pattern["name"]], 0.95)
         raised = (patients[pattern["name"]] > threshold).mean()
-        assert row["carriers"] == pytest.approx((raised - 0.05) / 0.95, abs=1e-5)
-        assert f"bout {100 * pattern['carriers']:.0f} in 100 patients carry it" in text
+        assert row["prevalence"] == pytest.approx((raised - 0.05) / 0.95, abs=1e-5)
+        assert (
+            f"bout {100 * pattern['carriers']:.0f} in 100 patients have an index above that of 95 % of controls" in text
+        )
 
 
 def test_filled_dots_are_those_beyond_chance(results: StudyResults) -> None:
@@ -108,23 +119,26 @@ def test_filled_dots_are_those_beyond_chance(results: StudyResults) -> None:
 @pytest.mark.parametrize(("p", "number", "words"), [(1 / 60, 59, "none"), (0.85, 20 - 1, "16"), (1.0, 19, "all")])
 def test_shuffles_are_counted(p: float, number: int, words: str) -> None:
     record = make_test((5, p, number))
-    test = summarise_test(make_selection(record), COHORT)
-    text = render_macro("shuffles", test)
-    assert f"shuffled {number} times among people similar in age and sex. " in text
-    assert f"in {words} of the shuffles" in text
+    selection = make_selection(record)
+    test = summarise_test(selection, COHORT)
+    text = render_macro("shuffles", test, collect_findings(None, selection, people=CountedPeople()))
+    assert f"permuted {number} times among people similar in age and sex. " in text
+    assert f"in {words} of the permutations" in text
     assert test.is_significant == (p < 0.05)
 
 
 def test_shuffles_within_sites_are_mentioned() -> None:
     def render(scale: str = "", **changes: Any) -> str:
         record, cohort = make_test((5, 0.5, 19)), replace(COHORT, **changes)
-        return render_macro("shuffles", summarise_test(make_selection(record), cohort, scale))
+        selection = make_selection(record)
+        findings = collect_findings(None, selection, people=CountedPeople())
+        return render_macro("shuffles", summarise_test(selection, cohort, scale), findings)
 
     sites = {"a": {"control": 3}}
     assert "among people of the same site." in render(covariates=(), sites=sites)
     assert "age and sex and of the same site." in render(sites=sites)
-    assert "19 times. In a shuffle" in render(covariates=())
-    assert "19 times. In a shuffle" in render("none")  # covariates that the test did not use are not mentioned
+    assert "19 times. In a permutation" in render(covariates=())
+    assert "19 times. In a permutation" in render("none")  # covariates that the test did not use are not mentioned
 
 
 def test_numbers_that_differ_are_explained_and_doubted(results: StudyResults) -> None:
@@ -155,12 +169,14 @@ def test_doubtful_patterns_are_marked(study: Path, tmp_path: Path) -> None:
     """The page of a study whose second pattern is not reproduced; the warning stands there once."""
     folder = tmp_path / "doubtful"
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs"))
-    selection = json.loads((folder / "selection.json").read_text())
-    good, bad = selection["patterns"][:2]
-    good |= {"split_half": 0.72, "split_half_interval": [0.6, 0.8], "carriers": 0.8}
-    bad |= {"split_half": 0.2, "split_half_interval": [-0.1, 0.4], "carriers": 0.12}
-    selection["patterns"] = [good, bad]
-    (folder / "selection.json").write_text(json.dumps(selection))
+
+    def make_doubtful(selection: dict[str, Any]) -> None:
+        good, bad = selection["patterns"][:2]
+        good |= {"split_half": 0.72, "split_half_interval": [0.6, 0.8], "carriers": 0.8}
+        bad |= {"split_half": 0.2, "split_half_interval": [-0.1, 0.4], "carriers": 0.12}
+        selection["patterns"] = [good, bad]
+
+    change_selection(folder, make_doubtful)
     cohort = json.loads((folder / "cohort.json").read_text())
     few = {"severity": "warning", "what": "few patients carry r2", "where": "", "cure": "", "code": "few_carriers"}
     cohort["problems"] = [few | {"summary": "few patients carry r2"}]
@@ -178,5 +194,5 @@ def test_doubtful_patterns_are_marked(study: Path, tmp_path: Path) -> None:
     assert '<article id="r1">' in page
     assert '<article id="r2" class="faded">' in page  # maps of what was not found are faded
     answer = get_section_text(page, "found")
-    assert "Not reproduced in other people: 0.20 (−0.10 to 0.40)" in answer  # noqa: RUF001
+    assert "Not reproduced in other people: split-half reproducibility 0.20 (−0.10 to 0.40)" in answer  # noqa: RUF001
     assert "Do not rely on r2 alone" in answer

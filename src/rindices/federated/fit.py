@@ -36,16 +36,18 @@ from rindices.learners.trajectory.members import (
     make_member,
     pose_problems,
 )
+from rindices.model.findings import CountedPeople, GroupCounts, collect_findings
 from rindices.model.fitted import FittedModel
 from rindices.model.records import RecipeRecord
 from rindices.selection.agreement import IndexMoments
 from rindices.selection.choose import Candidate, GridPoint, choose_grid_point
 from rindices.study.build import make_candidate_records
+from rindices.study.conclude import attach_findings
 from rindices.study.config import ModelConfig, make_study
 from rindices.study.decide import Records, SettingsTraining, StudyEnd
 from rindices.study.exceptions import NoPatternError
 from rindices.study.group_tests import Finding, GroupTests
-from rindices.study.outputs import clear_outputs, write_effects, write_patterns, write_selection
+from rindices.study.outputs import clear_outputs, write_effects, write_findings, write_patterns, write_selection
 from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet
 from rindices.study.study import find_largest_number, make_plan
 from rindices.tables.cohort import Cohort
@@ -344,12 +346,19 @@ def run_federated_study(
             "sends wrong sums: leave out one after the other (--leave-out)."
         ) from error
     assert selection is not None
+    counts = GroupCounts(controls=fit.sums.counts["controls"], patients=fit.sums.counts["patients"])
+    findings = collect_findings(fitted, selection, people=CountedPeople(counts))
+    if fitted is not None:
+        fitted = attach_findings(fitted, findings)
+        selection = fitted.selection
+        assert selection is not None
     result = FederatedResult(fitted, ending, selection.finding, fit.sums.counts, tuple(rounds.records))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         clear_outputs(out)
         write_effects(out, fit.tests.effects, fit.sums.regions, fit.sums.unit)
         write_selection(out, selection)
+        write_findings(out, findings)
         write_json(out / "federation.json", result.to_dict())
         if fitted is not None:
             write_patterns(out, fitted, fit.sums.unit)

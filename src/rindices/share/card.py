@@ -52,7 +52,7 @@ def _escape_cell(value: object) -> str:
 
 
 def _list_largest_regions(changes: Sequence[RegionChange]) -> str:
-    """Return the regions with the largest changes of a pattern, of those whose interval excludes 0 where it is known."""
+    """Return the largest changes of a pattern, of those whose interval excludes 0 where it is known."""
     if all(each.low is not None for each in changes):
         changes = [each for each in changes if each.is_certain]
     listed = [f"{each.region} {each.change:+.1f}" for each in changes[:_N_LARGEST_REGIONS]]

@@ -38,6 +38,12 @@ def conclude_study(study: Study, model: FittedModel) -> FittedModel:
         people=count_people(study),
         covariates=correlate_covariates(study.cohort, model.indices, model.index_names),
     )
+    return attach_findings(model, findings)
+
+
+def attach_findings(model: FittedModel, findings: StudyFindings) -> FittedModel:
+    """Return the model with findings, whose patterns its card and its selection repeat."""
+    assert model.selection is not None
     patterns = tuple(
         replace(record, regions=finding.regions, artefact=finding.artefact)
         for record, finding in zip(model.selection.patterns, findings.patterns, strict=True)

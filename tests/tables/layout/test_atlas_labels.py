@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from rindices.report.figures import match_atlas
-from rindices.tables.layout.region_names import format_region_name
 from rindices.tables.layout.coded_names import name_labels
 from rindices.tables.layout.muse import find_muse_region
+from rindices.tables.layout.region_names import format_region_name
 from tests.tables.layout.helpers import LABELS, N, check_table
 
 OPTIONS = ["--group", "group", "--covariates", "age,icv"]
