@@ -52,7 +52,7 @@ def test_check_names_the_cell_and_the_row(folder: Path) -> None:
     result = run("check", folder / "wrong.csv", *words)
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())
-    assert "1 cell of 1 person does not fit the other regions of the person" in text
+    assert "1 measurement of 1 participant does not fit the other regions of the same participant" in text
     assert f"of {table.index[4]} ({float(f'{table.iloc[4, 6]:.4g}'):,.10g}, expected" in text
     assert f"regions of 1 person do not fit together: {table.index[200]}; nothing is learnt from them" in text
     assert "do not fit" not in run("check", folder / "volumes.csv", *words).output

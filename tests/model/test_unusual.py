@@ -166,7 +166,7 @@ def test_a_wrong_cell_is_missing_kept_or_an_error(model: ri.FittedModel, people:
     treated = model.apply(wrong)
     assert treated["r1"][3] == pytest.approx(model.apply(empty)["r1"][3])
     assert model.apply(wrong, on_outlier="keep")["r1"][3] != pytest.approx(treated["r1"][3], abs=1e-6)
-    with pytest.raises(ModelError, match="1 cell of 1 person"):
+    with pytest.raises(ModelError, match="1 measurement of 1 participant"):
         model.apply(wrong, on_outlier="error")
 
 

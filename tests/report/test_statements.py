@@ -75,8 +75,8 @@ def outputs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     arguments = write_table(folder / "table.csv", **settings)
     if has_outliers:  # two of a control, one of a patient
         table = pd.read_csv(folder / "table.csv")
-        table.loc[0, [VOLUMES[1], THICKNESS[2]]] *= (2.5, 0.4)
-        table.loc[3, VOLUMES[2]] *= 3.0
+        for row, region, factor in ((0, VOLUMES[1], 2.5), (0, THICKNESS[2], 0.4), (3, VOLUMES[2], 3.0)):
+            table.loc[row, region] = factor * table.loc[row, region]
         table.to_csv(folder / "table.csv", index=False)
     if has_missing:
         table = pd.read_csv(folder / "table.csv")

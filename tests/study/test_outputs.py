@@ -33,10 +33,10 @@ def test_a_null_cohort_is_no_failure(nothing: Path) -> None:
         (out / name).write_text("of an earlier study")
     done = run("fit", table, *options, report=True)
     assert done.returncode == 0, done.stderr
-    assert "none detected" in done.stdout
+    assert "no difference between patients and controls was detected" in done.stdout
     assert "with a power of 80%" in done.stderr
     left = sorted(path.name for path in out.iterdir() if path.is_file())
-    files = ["cohort.json", "dataset_description.json", "effects.json", "effects.tsv", "report.html"]
+    files = ["cohort.json", "dataset_description.json", "effects.json", "effects.tsv", "findings.json", "report.html"]
     assert left == [*files, "selection.json", "study.toml"]
     page = (out / "report.html").read_text("utf-8")
     assert "<h1>No difference detected in " in page
@@ -47,7 +47,7 @@ def test_a_null_cohort_is_no_failure(nothing: Path) -> None:
     told = json.loads(run("fit", table, *options, "--json", report=True).stdout)
     assert (told["n_patterns"], told["model"]) == (0, None)
     assert told["number_of_patterns"] == selection["number_of_patterns"]
-    assert (told["finding"], told["difference"]) == ("no_difference", selection["difference"])
+    assert (told["finding"], told["difference"]) == ("no_difference", selection["difference"] | {"detected": False})
     assert told["report"] == str(out / "report.html")
     assert (out / "report.html").read_text("utf-8") == page
     (out / "report.html").unlink()
