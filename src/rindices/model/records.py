@@ -5,6 +5,7 @@ dictionary in its file: ``model.card["agreement"]``.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from enum import StrEnum
@@ -203,7 +204,7 @@ class RegionChange(Record):
     @property
     def side(self) -> str:
         """``left`` or ``right``, with the measure where structures have several; empty for one that has no side."""
-        return self.label.removeprefix(self.structure).lstrip(", ")
+        return re.sub("[()]", "", self.label.removeprefix(self.structure).lstrip(", "))
 
     @property
     def is_certain(self) -> bool:
