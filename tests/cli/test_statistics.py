@@ -261,8 +261,11 @@ def test_the_model_is_named_or_known_from_its_patterns_or_its_absence_is_said(ci
         shutil.copy(circular / name, tmp_path)
     result, messages = run_associate(tmp_path)
     assert len(result["results"]) == 2 * (36 + 5)
-    assert "has no model.safetensors and no patterns.tsv), so regions that the R-indices were computed from" in messages
+    assert "has no model.safetensors or patterns.tsv of them), so regions that the R-indices were" in messages
     assert "Name the model with --model." in messages
+    fit_tiny_model(3).save(tmp_path / "model.safetensors")  # of other R-indices
+    assert len(run_associate(tmp_path)[0]["results"]) == 2 * (36 + 5)
+    (tmp_path / "model.safetensors").unlink()
     model = str(circular / "model.safetensors")
     assert run_associate(tmp_path, "--model", model)[0]["results"] == expected
     for name in ("patterns.tsv", "cohort.json"):

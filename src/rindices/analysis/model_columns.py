@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 import pandas as pd
 
-from rindices.errors import AnalysisError, Problem, ProblemCode, Severity, format_count, join_names
+from rindices.errors import Problem, ProblemCode, Severity, format_count, join_names
 from rindices.model.fitted import FittedModel, load
 from rindices.model.records import CohortRecord
 from rindices.tables.cohort import SITE
@@ -121,18 +121,15 @@ def _make_key(name: str) -> str:
     return normalise_column_name(canonicalise_region_name(name))
 
 
-def read_model_inputs(indices: Path, model: Path | None = None) -> ModelInputs | None:
-    """Return what the R-indices of a file were computed from.
+def find_model_inputs(indices: Path, n_patterns: int) -> ModelInputs | None:
+    """Return what the R-indices of a file were computed from, by the files beside it.
 
-    indices: the file; model: that of the R-indices. Left out, ``model.safetensors`` beside the file, else
-    ``patterns.tsv`` and ``cohort.json`` there. Returns None without any of them.
+    indices: the file, with ``n_patterns`` R-indices. The files are ``model.safetensors``, or ``patterns.tsv`` and
+    ``cohort.json`` of a study. Returns None without them, or if they are of another number of patterns.
     """
-    if model is not None:
-        return ModelInputs.of(load(model))
     beside = indices.parent / MODEL_FILE
-    if beside.is_file():
-        return ModelInputs.of(load(beside))
-    return _read_pattern_table(indices.parent)
+    inputs = ModelInputs.of(load(beside)) if beside.is_file() else _read_pattern_table(indices.parent)
+    return None if inputs is None or inputs.n_patterns != n_patterns else inputs
 
 
 def _read_pattern_table(folder: Path) -> ModelInputs | None:
@@ -142,8 +139,8 @@ def _read_pattern_table(folder: Path) -> ModelInputs | None:
         return None
     table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
     column = "feature" if "feature" in table else "region"
-    if column not in table or "pattern" not in table:
-        raise AnalysisError(f"{path} has no column {column}: name the model of the R-indices with --model.")
+    if not {column, "pattern"} <= set(table.columns):
+        return None  # of another program, or of simulate
     regions = table[column].unique().tolist()
     parts = [part for region in regions if "+" in region for part in region.split("+")]
     covariates: list[str] = []

@@ -138,16 +138,19 @@ def associate(
 ) -> None:
     """Correlate R-indices with clinical variables: Pearson or point-biserial, intervals, false discovery rate."""
     from rindices.analysis.associate import check_inputs, tabulate_associations
-    from rindices.analysis.model_columns import MODEL_FILE, read_model_inputs, warn_of_unknown_model
+    from rindices.analysis.model_columns import MODEL_FILE, ModelInputs, find_model_inputs, warn_of_unknown_model
+    from rindices.analysis.tidy import find_index_columns
+    from rindices.model.fitted import load
 
     index_table, clinical_table = read_variables(indices, clinical, data)
     people = people or ("patients" if "group" in index_table else "all")
     adjusted, codes = split_option(covariates), tuple(data.get("missing_codes", ()))
-    inputs, wanted = read_model_inputs(indices, model), split_option(variables) or None
+    wanted, n_patterns = split_option(variables) or None, len(find_index_columns(index_table))
+    inputs = find_model_inputs(indices, n_patterns) if model is None else ModelInputs.of(load(model))
     used = check_inputs(index_table, clinical_table, inputs, wanted, adjusted)
     table = tabulate_associations(index_table, clinical_table, used, wanted, adjusted, people, codes)
     if inputs is None and wanted is None:
-        what = f"the model of the R-indices is not known ({indices.parent} has no {MODEL_FILE} and no patterns.tsv)"
+        what = f"the model of the R-indices is not known ({indices.parent} has no {MODEL_FILE} or patterns.tsv of them)"
         print_problems(warn_of_unknown_model(clinical_table.columns, what, clinical.name))
     print_problems(used.note(clinical.name, wanted is not None, "" if inputs is None else inputs.unit))
     significant, counted = int((table["q"] < 0.05).sum()), int(table["q"].notna().sum())
