@@ -1,5 +1,7 @@
 """``rindices apply`` on large text tables: stray quotation marks lose nobody and cost no time."""
 
+import html
+import json
 import subprocess
 import sys
 import time
@@ -16,6 +18,8 @@ from rindices.cli.main import app
 from rindices.errors import RindicesError
 from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
+from rindices.model.scale import describe_scale
+from rindices.report.model_page import export_page
 from tests.cohorts import fit_tiny_model, simulate_few_regions
 
 PEOPLE = 6_000
@@ -174,3 +178,27 @@ def test_visits_and_people_are_counted(out: str, n_tables: int, folder: Path, tm
     result = CliRunner().invoke(app, ["apply", *map(str, arguments)])
     assert result.exit_code == 0, result.output
     assert "100 visits of 60 people written to" in result.output
+
+
+@pytest.mark.parametrize("learn_sites", [False, True])
+def test_every_place_that_shows_values_gives_their_scale(learn_sites: bool, tmp_path: Path) -> None:
+    model, simulated = fit_tiny_model(), simulate_few_regions("tiny", seed=1, sites=2 if learn_sites else 0)
+    sentence = describe_scale(model)
+    assert "0 is the average control" in sentence
+    assert "half of the study's controls have" in sentence
+    model.save(tmp_path / "m.safetensors")
+    write_cohort(simulated, tmp_path / "people")
+    arguments = ["apply", tmp_path / "m.safetensors", tmp_path / "people" / "volumes.csv"]
+    arguments += ["--participants", tmp_path / "people" / "participants.tsv", "--out", tmp_path / "out.tsv"]
+    arguments += ["--plink", tmp_path / "plink"] if learn_sites else []  # in memory
+    result = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+    assert result.stderr.splitlines()[-1] == sentence
+    dictionary = json.loads((tmp_path / "out.json").read_text())
+    assert dictionary["r2"]["Description"] == f"Severity of disease pattern 2. {sentence.removesuffix('.')}"
+    printed = CliRunner().invoke(app, [*map(str, arguments), "--json"], catch_exceptions=False)
+    assert json.loads(printed.stdout)["scale"] == sentence
+    for options in ([], ["--json"], ["--card"]):
+        shown = CliRunner().invoke(app, ["model", "show", str(tmp_path / "m.safetensors"), *options])
+        assert sentence in shown.stdout
+    export_page(model, tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text().count(html.escape(sentence, quote=False).replace("'", "&#39;")) == 2

@@ -1,7 +1,10 @@
 """The commands associate and compare, and what the commands of statistics share."""
 
 import json
+import shutil
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,11 +13,17 @@ from typer.testing import CliRunner
 
 import rindices as ri
 from rindices.analysis.associate import associate_indices
+from rindices.analysis.model_columns import ModelInputs, UsedColumns, find_used_columns
+from rindices.atomic import write_json
 from rindices.cli.main import app
 from rindices.cli.statistics import raise_errors, read_images, write_results
 from rindices.errors import AnalysisError, Findings, ProblemCode, TableError
 from rindices.experiments.simulate import write_cohort
+from rindices.model.records import CohortRecord
+from rindices.study.outputs import write_patterns
+from rindices.tables.cohort import describe_cohort
 from tests.analysis.helpers import BLOB_CENTRE, IMAGE_AFFINE, N_PEOPLE, make_clinical_tables, write_images
+from tests.cohorts import fit_tiny_model, simulate_few_regions
 
 TABLE = pd.DataFrame({"index": ["r1"], "effect": [0.5]})
 
@@ -195,3 +204,128 @@ def test_maps_of_voxels_are_written(tmp_path: Path) -> None:
     assert table.set_index(["index", "subgroup"]).loc[("r1", "high"), "significant"] > 50
     wrong = CliRunner().invoke(app, [*arguments, "--images", "imgae", "--out", str(tmp_path / "out")])
     assert "did you mean 'image'" in str(wrong.exception)
+
+
+@pytest.fixture(scope="module")
+def circular(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model, its R-indices, and a table of the same regions and a clinical variable."""
+    folder, cohort = tmp_path_factory.mktemp("circular"), simulate_few_regions("tiny", seed=0).cohort
+    model = fit_tiny_model(2)
+    assert model.indices is not None
+    model.save(folder / "model.safetensors")
+    model.indices.to_csv(folder / "r_indices.tsv", sep="\t", index=False)
+    write_patterns(folder, model)
+    write_json(folder / "cohort.json", CohortRecord.of(describe_cohort(cohort), []).to_dict())
+    table = pd.concat([cohort.people["participant_id"], cohort.covariates, cohort.volumes], axis=1)
+    table = table.rename(columns={"age": "Age", "icv": "EstimatedTotalIntraCranialVol"})
+    table["301"] = cohort.volumes.sum(axis=1)
+    table["memory"] = np.random.default_rng(0).normal(size=len(table))
+    table.to_csv(folder / "table.csv", index=False)
+    return folder
+
+
+def run_associate(folder: Path, *options: str) -> tuple[dict[str, Any], str]:
+    arguments = ["associate", str(folder / "r_indices.tsv"), str(folder / "table.csv"), "--json", "--out"]
+    result = CliRunner().invoke(app, [*arguments, str(folder / "out"), *options], catch_exceptions=False)
+    return json.loads(result.stdout), result.stderr
+
+
+def test_regions_of_the_model_are_no_associations(circular: Path) -> None:
+    result, messages = run_associate(circular)
+    by_variable = {row["variable"]: row for row in result["results"] if row["index"] == "r1"}
+    assert set(by_variable) == {"Age", "sex", "EstimatedTotalIntraCranialVol", "memory"}
+    assert [name for name, row in by_variable.items() if row["q"] is not None] == ["memory"]
+    assert by_variable["Age"]["note"] == "the model adjusts for it: not counted"
+    assert by_variable["memory"]["q"] == pytest.approx(min(1.0, by_variable["memory"]["q"]))
+    assert len(result["model_regions"]) == 36
+    assert result["model_sums"] == ["301"]
+    line = next(line for line in messages.splitlines() if "regions of the model" in line)
+    assert "37 columns are regions of the model or sums of regions (301), from which the R-indices were" in line
+    assert "the model adjusts for Age, sex, EstimatedTotalIntraCranialVol: listed and not counted" in line
+
+
+def test_a_region_that_is_named_is_listed_and_not_counted(circular: Path) -> None:
+    named = pd.read_csv(circular / "table.csv", nrows=0).columns[5]
+    result, messages = run_associate(circular, "--variables", f"{named},memory")
+    assert {row["variable"] for row in result["results"]} == {named, "memory"}
+    assert {row["variable"] for row in result["results"] if row["q"] is not None} == {"memory"}
+    assert {row["note"] for row in result["results"]} == {"a region of the model: not counted", ""}
+    assert (
+        "1 column is a region of the model, from which the R-indices were computed: listed and not counted" in messages
+    )
+
+
+def test_the_model_is_named_or_known_from_its_patterns_or_its_absence_is_said(circular: Path, tmp_path: Path) -> None:
+    expected = run_associate(circular)[0]["results"]
+    for name in ("r_indices.tsv", "table.csv"):
+        shutil.copy(circular / name, tmp_path)
+    result, messages = run_associate(tmp_path)
+    assert len(result["results"]) == 2 * (36 + 5)
+    assert "has no model.safetensors or patterns.tsv of them), so regions that the R-indices were" in messages
+    assert "Name the model with --model." in messages
+    fit_tiny_model(3).save(tmp_path / "model.safetensors")  # of other R-indices
+    assert len(run_associate(tmp_path)[0]["results"]) == 2 * (36 + 5)
+    (tmp_path / "model.safetensors").unlink()
+    model = str(circular / "model.safetensors")
+    assert run_associate(tmp_path, "--model", model)[0]["results"] == expected
+    for name in ("patterns.tsv", "cohort.json"):
+        shutil.copy(circular / name, tmp_path)
+    assert run_associate(tmp_path)[0]["results"] == expected
+
+
+def test_r_indices_of_another_model_are_refused(circular: Path, tmp_path: Path) -> None:
+    fit_tiny_model(3).save(tmp_path / "other.safetensors")
+    with pytest.raises(AnalysisError, match=r"has 2 R-indices and the model 3: name the model .* --model"):
+        run_associate(circular, "--model", str(tmp_path / "other.safetensors"))
+
+
+def test_python_takes_the_model_and_warns_without_it(circular: Path, caplog: pytest.LogCaptureFixture) -> None:
+    indices = pd.read_csv(circular / "r_indices.tsv", sep="\t")
+    table = pd.read_csv(circular / "table.csv")
+    found = associate_indices(indices, table, model=ri.load(circular / "model.safetensors"))
+    assert list(found.loc[found["q"].notna(), "variable"].unique()) == ["memory"]
+    assert "regions of the model or sums of regions" in caplog.text
+    caplog.clear()
+    associate_indices(indices, table)
+    assert "the model of the R-indices is not given, so regions" in caplog.text
+    assert "Name the model with model." in caplog.text
+    caplog.clear()
+    associate_indices(indices, table[["participant_id", "memory"]])
+    assert not caplog.text
+
+
+def test_other_spellings_of_regions_are_known(shared: Path) -> None:
+    columns = list(pd.read_csv(shared / "patients" / "psychosis" / "LNM_data.csv", nrows=0))
+    inputs = ModelInputs(("Left-Thalamus", "lh_G_cuneus_thickness"), ("age", "icv", "site"), 1)
+    used = find_used_columns(columns, inputs)
+    assert set(used.regions) == {"Left-Thalamus-Proper", "lh_G_cuneus_thickness"}
+    assert used.sums == ("SubCortGrayVol", "TotalGrayVol", "SupraTentorialVol", "SupraTentorialVolNotVent")
+    assert set(used.covariates) == {"age", "EstimatedTotalIntraCranialVol", "site"}
+    muse = ["ID", "702", "701", *map(str, (23, 30, 31, 32, 35, 36, 37, 47, 48, 55, 56))]
+    used = find_used_columns(muse, ModelInputs(("MUSE_47+MUSE_48", "MUSE_47", "MUSE_48", "MUSE_35"), ("icv",), 2))
+    assert used == UsedColumns(("35", "47", "48"), ("701",), ("702",))
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_report_does_not_count_regions_that_an_earlier_version_listed(tmp_path: Path) -> None:
+    cohort = simulate_few_regions("tiny", seed=0).cohort
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ri.StudyWarning)
+        model = ri.fit(cohort, 2, members=2, recipe="contrastive", workers=1, out=tmp_path)
+    region = model.regions[0]
+    rows = [
+        ("r1", region, "pearson", "n/a", 120, -0.81, -0.85, -0.75, 1e-9, 2e-9, "n/a"),
+        ("r1", "age", "pearson", "n/a", 120, -0.31, -0.55, -0.15, 1e-4, 2e-4, "n/a"),
+        ("r1", "memory", "pearson", "n/a", 120, -0.21, -0.35, -0.05, 0.03, 0.04, "n/a"),
+        ("r1", "mood", "pearson", "n/a", 120, 0.05, -0.13, 0.23, 0.6, 0.6, "n/a"),
+    ]
+    columns = ["index", "variable", "kind", "level", "n", "correlation", "low", "high", "p", "q", "note"]
+    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "associations.tsv", sep="\t", index=False)
+    text = ri.write_report(tmp_path).read_text("utf-8")
+    section = text.partition('id="associations"')[2].partition("</section>")[0]
+    table = section.partition("<tbody>")[2]
+    assert region not in table
+    assert 'class="sure"' not in table  # 0.03 twice is 0.06
+    assert "0.060" in table
+    assert table.count("not counted</td>") == 1
+    assert "Regions of the model are not listed" in section

@@ -1,5 +1,6 @@
 """Correlations of R-indices with clinical variables (section B.9 of the paper)."""
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,10 +10,14 @@ from scipy import special
 
 import rindices.analysis.tidy as tidy
 from rindices._typing import FloatArray
+from rindices.analysis.model_columns import ModelInputs, UsedColumns, find_used_columns, warn_of_unknown_model
+from rindices.errors import AnalysisError, Severity, format_count, name_problem_arguments
+from rindices.model.fitted import FittedModel
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.wording import load_columns
 
 COLUMN_DESCRIPTIONS = load_columns("associations")
+_LOGGER = logging.getLogger("rindices")
 
 
 class _CodedVariable(NamedTuple):
@@ -31,8 +36,11 @@ def associate_indices(
     covariates: Sequence[str] = (),
     people: str | None = None,
     missing_codes: Sequence[str] = (),
+    model: FittedModel | None = None,
 ) -> pd.DataFrame:
     """Correlate each R-index with each clinical variable.
+
+    An R-index is computed from the regions of its model, so it correlates with them whether or not there is a disease.
 
     Parameters
     ----------
@@ -41,7 +49,7 @@ def associate_indices(
     clinical : DataFrame
         ``participant_id`` and the variables; joined by participant (and session), never by row order.
     variables : sequence of str, optional
-        By default every column that is not an id, the group or a covariate.
+        By default every column that is not an id, the group, a covariate, or a region of ``model``.
     covariates : sequence of str
         Columns of ``clinical`` whose linear effect is removed from both sides, for partial correlations.
     people : {'patients', 'controls', 'all'}, optional
@@ -49,6 +57,9 @@ def associate_indices(
     missing_codes : sequence of str
         Values that stand for missing, such as -9999. ``none`` if there are none; left out, columns that seem to hold
         such codes are refused.
+    model : FittedModel, optional
+        The model of the R-indices. Its regions, and sums of regions, are left out unless ``variables`` names them.
+        They, and the covariates that it adjusts for, have no q and are not counted in that of the others.
 
     Returns
     -------
@@ -59,13 +70,58 @@ def associate_indices(
     Raises
     ------
     AnalysisError
-        If a column is unknown, or a variable or covariate seems to hold codes for missing.
+        If a column is unknown, if a variable or covariate seems to hold codes for missing, or if the R-indices are not
+        those of the model.
     """
+    inputs = None if model is None else ModelInputs.of(model)
+    used = check_inputs(indices, clinical, inputs, variables, covariates)
+    problems = used.note("", variables is not None, "" if inputs is None else inputs.unit)
+    if inputs is None and variables is None and len(clinical.columns):
+        unknown = warn_of_unknown_model(clinical.columns, "the model of the R-indices is not given")
+        problems += [problem for problem in unknown if problem.severity is Severity.WARNING]
+    for problem in problems:
+        _LOGGER.warning("%s", name_problem_arguments(problem))
+    return tabulate_associations(indices, clinical, used, variables, covariates, people, missing_codes)
+
+
+def check_inputs(
+    indices: pd.DataFrame,
+    clinical: pd.DataFrame,
+    inputs: ModelInputs | None,
+    variables: Sequence[str] | None = None,
+    covariates: Sequence[str] = (),
+) -> UsedColumns:
+    """Return the variables of a clinical table that the model of the R-indices used; none if it is not known.
+
+    variables: left out, all columns without ids, groups and covariates. Raises AnalysisError: if the model has another
+    number of R-indices.
+    """
+    if inputs is None:
+        return UsedColumns()
+    names = tidy.find_index_columns(indices)
+    if len(names) != inputs.n_patterns:
+        what = f"the table has {format_count(len(names), 'R-index', 'R-indices')} and the model {inputs.n_patterns}"
+        raise AnalysisError(f"{what}: name the model that these R-indices were computed with, --model.")
+    columns = [name for name in clinical.columns if name not in (ID, SESSION, GROUP)]
+    wanted = [name for name in columns if name not in covariates] if variables is None else variables
+    return find_used_columns(columns, inputs).select(wanted)
+
+
+def tabulate_associations(
+    indices: pd.DataFrame,
+    clinical: pd.DataFrame,
+    used: UsedColumns,
+    variables: Sequence[str] | None = None,
+    covariates: Sequence[str] = (),
+    people: str | None = None,
+    missing_codes: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Return `associate_indices`, given the columns of the clinical table that the model used."""
     names = tidy.find_index_columns(indices)
     selected = tidy.select_people(indices, people or ("patients" if GROUP in indices else "all"))
     joined = tidy.join_by_id(selected, clinical)
     adjusted = tidy.check_columns(clinical, covariates, "covariates")
-    excluded = {ID, SESSION, GROUP, *names, *adjusted}
+    excluded = {ID, SESSION, GROUP, *names, *adjusted, *used.regions, *used.sums}  # unless they are named
     wanted = [name for name in clinical.columns if name not in excluded] if variables is None else variables
     wanted = tidy.check_columns(clinical, wanted, "variables")
     joined = tidy.exclude_missing_codes(joined, list(dict.fromkeys([*wanted, *adjusted])), missing_codes)
@@ -76,13 +132,21 @@ def associate_indices(
         design = tidy.encode_covariates(joined.loc[complete, adjusted])
         for name in names:
             severity = selected[name].to_numpy(dtype=float)
-            used = complete & np.isfinite(severity)
-            pair = np.column_stack([severity, coded.values])[used]
-            result = _compute_partial_correlation(pair, design[used[complete]])
-            note = _explain_weak_correlation(coded, coded.values[used], result[0])
-            rows.append((name, variable, coded.kind, coded.level, int(used.sum()), *result, np.nan, note))
-    table = pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS))
-    return table.assign(q=tidy.false_discovery_rate(table["p"]))
+            has_both = complete & np.isfinite(severity)
+            pair = np.column_stack([severity, coded.values])[has_both]
+            result = _compute_partial_correlation(pair, design[has_both[complete]])
+            note = _explain_weak_correlation(coded, coded.values[has_both], result[0])
+            rows.append((name, variable, coded.kind, coded.level, int(has_both.sum()), *result, np.nan, note))
+    return discount_inputs(pd.DataFrame(rows, columns=list(COLUMN_DESCRIPTIONS)), used)
+
+
+def discount_inputs(table: pd.DataFrame, used: UsedColumns) -> pd.DataFrame:
+    """Return associations with q over those that are no inputs of the model; the note says so of the others."""
+    reasons = table["variable"].map(used.explain)
+    is_counted = (reasons == "").to_numpy()
+    notes = table["note"].astype(object).where(table["note"].notna(), "").astype(str)
+    both = ["; ".join(filter(None, texts)) for texts in zip(reasons, notes, strict=True)]
+    return table.assign(q=tidy.false_discovery_rate(table["p"].where(is_counted)), note=both)
 
 
 def _code_variable(values: pd.Series) -> _CodedVariable:

@@ -133,14 +133,16 @@ def apply_stream(
     workers: int = 1,
     size: ChunkSize | None = None,
     on_progress: Callable[[int], None] = lambda people: None,
+    scale: str = "",
 ) -> StreamResult:
     """Write the R-indices of all people of a table, in the order of its rows.
 
     request: with one table: a file, or a folder of files that together are one table; out: a .csv, .tsv or .parquet
     file, or a folder, which gets one parquet file per chunk; workers: processes; -1 for all cores. Results depend
-    neither on it nor on the size of chunks; on_progress: gets the number of people that were finished in this run.
-    Raises TableError: if the table cannot be read, or an id occurs more than once. Raises ModelError: if the model does
-    not fit the table, or the results cannot be written.
+    neither on it nor on the size of chunks; on_progress: gets the number of people that were finished in this run;
+    scale: sentence on the scale of the model, for the data dictionary. Raises TableError: if the table cannot be read,
+    or an id occurs more than once. Raises ModelError: if the model does not fit the table, or the results cannot be
+    written.
     """
     (table,) = request.volumes
     assert isinstance(table, Path)
@@ -160,7 +162,7 @@ def apply_stream(
             people = _check_parts(job, chunks, parts)
             counted = reduce(UnusualCount.merged_with, [part.counted for part in parts])
             if to_file:
-                join_parts([*map(job.part_path, chunks)], out, parts[0].columns, counted.people, unit)
+                join_parts([*map(job.part_path, chunks)], out, parts[0].columns, counted.people, unit, scale)
             else:
                 if out.is_dir():
                     out.rmdir()  # refuses a folder that has got other files meanwhile, and the parts stay usable

@@ -11,6 +11,7 @@ import pandas as pd
 
 from rindices.atomic import atomic_path, write_json
 from rindices.errors import ModelError, describe_os_error
+from rindices.model.scale import UNKNOWN_SCALE
 from rindices.tables.cohort import GROUP
 from rindices.tables.io.spreadsheet import protect_texts
 from rindices.wording import get_wording, load_columns
@@ -22,12 +23,12 @@ SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _NO_PYARROW = "writing parquet needs pyarrow: pip install 'rindices[parquet]'."
 
 
-def write_indices(indices: pd.DataFrame, path: Path, unit: str = "") -> None:
+def write_indices(indices: pd.DataFrame, path: Path, unit: str = "", scale: str = "") -> None:
     """Write R-indices as csv, tsv or parquet.
 
     path: its suffix decides the format. A text table gets a data dictionary in a .json file of the same name; unit:
-    unit of the model, for the words of the data dictionary. Raises ModelError: for another suffix, or if the file
-    cannot be written.
+    unit of the model, for the words of the data dictionary; scale: sentence on its scale, see `describe_scale`. Raises
+    ModelError: for another suffix, or if the file cannot be written.
     """
     if path.suffix not in (*SEPARATORS, ".parquet"):
         raise ModelError(f"{path.name}: results are written as .csv, .tsv or .parquet; give one of these suffixes.")
@@ -39,7 +40,7 @@ def write_indices(indices: pd.DataFrame, path: Path, unit: str = "") -> None:
                 text, separator = protect_texts(indices), SEPARATORS[path.suffix]
                 text.to_csv(temporary_path, sep=separator, index=False, lineterminator="\n")
             check_people_count(len(indices), temporary_path, path)
-        _write_data_dictionary(path, list(indices.columns), unit)
+        _write_data_dictionary(path, list(indices.columns), unit, scale)
     except ImportError as error:
         raise ModelError(_NO_PYARROW) from error
     except OSError as error:
@@ -60,7 +61,7 @@ def check_people_count(expected: int, path: Path, out: Path) -> None:
         raise ModelError(f"{what}. Run the command again.")
 
 
-def _write_data_dictionary(path: Path, columns: Sequence[str], unit: str) -> None:
+def _write_data_dictionary(path: Path, columns: Sequence[str], unit: str, scale: str) -> None:
     """Write the data dictionary of a text table, unless there is a file of this name with other content."""
     dictionary = path.with_suffix(".json")
     try:
@@ -68,11 +69,11 @@ def _write_data_dictionary(path: Path, columns: Sequence[str], unit: str) -> Non
     except (ValueError, TypeError):
         is_other = True
     if path.suffix != ".parquet" and not is_other:
-        write_json(dictionary, describe_columns(columns, unit))
+        write_json(dictionary, describe_columns(columns, unit, scale))
 
 
-def describe_columns(columns: Sequence[str], unit: str = "") -> dict[str, dict[str, object]]:
-    """Return the data dictionary of columns of R-indices, in the words for the unit of a model."""
+def describe_columns(columns: Sequence[str], unit: str = "", scale: str = "") -> dict[str, dict[str, object]]:
+    """Return the data dictionary of columns of R-indices, in the words for the unit of a model, with its scale."""
     texts, word = load_columns("r_indices"), get_wording(unit)
     if GROUP in columns and "members_behind" not in columns:
         texts["r"] = texts["r_in_sample"]
@@ -80,7 +81,9 @@ def describe_columns(columns: Sequence[str], unit: str = "") -> dict[str, dict[s
     for name in columns:
         index, _, end = name.partition("_")
         key = name if name in texts else f"r_{end}" if end in ("low", "high") else "r"
-        text = word(texts[key]).format(index=index, number=index.removeprefix("r"))
+        text = word(texts[key]).format(
+            index=index, number=index.removeprefix("r"), scale=scale.removesuffix(".") or UNKNOWN_SCALE
+        )
         descriptions[name] = {"Description": text, **({} if key == name else {"Units": "arbitrary"})}
     if GROUP in descriptions:
         descriptions[GROUP]["Levels"] = {"control": "reference group", "patient": "patient"}
@@ -107,11 +110,13 @@ def open_part_file(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
         yield append_rows
 
 
-def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], people: int, unit: str = "") -> None:
+def join_parts(
+    parts: Sequence[Path], out: Path, columns: Sequence[str], people: int, unit: str = "", scale: str = ""
+) -> None:
     """Join parts to one file, in their order; a text table gets a header and a data dictionary.
 
     columns: names of the columns of all parts; people: number of people in all parts; unit: unit of the model, for the
-    words of the data dictionary.
+    words of the data dictionary; scale: sentence on its scale.
     """
     with atomic_path(out) as temporary_path:
         if out.suffix == ".parquet":
@@ -123,7 +128,7 @@ def join_parts(parts: Sequence[Path], out: Path, columns: Sequence[str], people:
                     with part.open("rb") as rows:
                         shutil.copyfileobj(rows, file, 1_000_000)
         check_people_count(people, temporary_path, out)
-    _write_data_dictionary(out, columns, unit)
+    _write_data_dictionary(out, columns, unit, scale)
 
 
 def _join_parquet(parts: Sequence[Path], out: Path) -> None:

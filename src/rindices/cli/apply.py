@@ -52,6 +52,7 @@ def apply(
     with it, people keep their order, and the same command resumes a run that was interrupted.
     """
     from rindices.model.fitted import load
+    from rindices.model.scale import describe_scale
     from rindices.tables.io.frames import list_table_files
     from rindices.tables.table import NO_COLUMN
     from rindices.tables.validation.values import ALL_MEASURES
@@ -82,8 +83,9 @@ def apply(
         find_groups=learn_sites,
         model_regions=(*fitted.regions, *(part for parts in fitted.sums.values() for part in parts)),
     )
+    scale = describe_scale(fitted)
     if in_chunks:
-        result = _apply_in_chunks(model, request, out, workers)
+        result = _apply_in_chunks(model, request, out, workers, scale)
     else:
         result = _apply_in_memory(fitted, request, out, least if learn_sites else None, plink)
     problems = [problem for problem in result.problems if problem.code not in _TRAINING_CODES]
@@ -94,8 +96,9 @@ def apply(
     people = format_count(result.people, "person", "people")
     written = people if rows == result.people else f"{rows:,} visits of {people}"
     share = f"{novel:,} ({novel / max(rows, 1):.1%}) of them unlike the training people"
-    text = f"{written} written to {out}, {share}{again}"
-    print_result(as_json, values | {"rows_per_second": round(result.rows_per_second)}, text, err=True)
+    text = f"{written} written to {out}, {share}{again}\n{scale}"
+    values |= {"rows_per_second": round(result.rows_per_second), "scale": scale}
+    print_result(as_json, values, text, err=True)
 
 
 def _find_training_people(model: Path, out: Path) -> list[Problem]:
@@ -135,7 +138,7 @@ def _check_output_path(out: Path, inputs: list[Path], in_chunks: bool) -> None:
         raise typer.BadParameter(f"{out} is a file; give a folder, or a file with a suffix", param_hint="--out")
 
 
-def _apply_in_chunks(model: Path, request: "TableRequest", out: Path, workers: int) -> "StreamResult":
+def _apply_in_chunks(model: Path, request: "TableRequest", out: Path, workers: int, scale: str) -> "StreamResult":
     """Apply in chunks, with a message about the progress every few seconds."""
     from rindices.apply.chunks import apply_stream
 
@@ -148,7 +151,7 @@ def _apply_in_chunks(model: Path, request: "TableRequest", out: Path, workers: i
             typer.echo(f"{rows:,} rows, {rows / (now - start):,.0f} a second", err=True)
             last = now
 
-    return apply_stream(model, request, out, workers, on_progress=print_progress)
+    return apply_stream(model, request, out, workers, on_progress=print_progress, scale=scale)
 
 
 def _apply_in_memory(
@@ -161,6 +164,7 @@ def _apply_in_memory(
     from rindices.analysis.plink_files import write_plink_files
     from rindices.apply.chunks import StreamResult
     from rindices.apply.tables import write_indices
+    from rindices.model.scale import describe_scale
     from rindices.tables.cohort import ID
     from rindices.tables.validate import validate_table
 
@@ -170,7 +174,7 @@ def _apply_in_memory(
     if min_controls is not None:
         fitted = fitted.with_sites(cohort, min_controls)
     indices, problems, counted = fitted.assess(cohort, request.on_missing, on_outlier=request.on_outlier)
-    write_indices(indices, out, fitted.card.unit)
+    write_indices(indices, out, fitted.card.unit, describe_scale(fitted))
     if plink is not None:
         first = indices[~indices[ID].duplicated()]
         if len(first) < len(indices):

@@ -215,6 +215,7 @@ def site(
     from rindices.federated.site import Site
     from rindices.federated.site_service import SiteService
     from rindices.model.fitted import FittedModel
+    from rindices.model.scale import describe_scale
     from rindices.study.preflight import resolve_study
     from rindices.study.wrong_cells import check_cells
     from rindices.tables.cohort import SITE
@@ -263,8 +264,8 @@ def site(
     indices = private / "r_indices.tsv"
     has_indices = run is not None and bool(run.model)
     if has_indices:
-        table = local_site.tabulate_people(FittedModel.load(exchange / MODEL_FILE))
-        write_indices(table, indices, local_site.cohort.unit)
+        fitted = FittedModel.load(exchange / MODEL_FILE)
+        write_indices(local_site.tabulate_people(fitted), indices, local_site.cohort.unit, describe_scale(fitted))
     log = str(private / "log.tsv")
     values = {"site": local_site.name, "fingerprint": fingerprint, "over": run is not None, "log": log}
     ending = "not over: run the same command again" if run is None else make_printable(run.ending or "over")

@@ -155,6 +155,7 @@ def publish(
 def _make_json(model: "FittedModel") -> dict[str, object]:
     """Return what ``show --json`` prints: what the model needs, then its card in the order of the file."""
     from rindices.model.file import SCHEMA_VERSION
+    from rindices.model.scale import describe_scale
 
     card = json.loads(json.dumps(model.card.to_dict(), sort_keys=True))
     return {
@@ -163,6 +164,7 @@ def _make_json(model: "FittedModel") -> dict[str, object]:
         "regions": list(model.regions),
         "intervals": _describe_intervals(model),
         "unusual": _describe_unusual(model),
+        "scale": describe_scale(model),
         "sums": dict(model.sums),
         "units": card.pop("unit"),
         "covariates": model.preprocessing.residualiser.to_dict(),
@@ -185,6 +187,7 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
     is_between_members = concordance is not None and card.agreement_between != "disjoint halves"
     return [
         ("patterns", str(model.n_patterns)),
+        ("scale", describe_scale(model)),
         (get_wording(card.unit)("regions"), f"{len(model.regions)}{unit}: {join_names(model.regions)}"),
         ("sums", f"{len(model.sums)} of the regions are sums of columns, computed by apply" if model.sums else ""),
         ("covariates", ", ".join(map(_describe_covariate, model.preprocessing.residualiser.to_dict())) or "none"),

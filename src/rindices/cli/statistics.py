@@ -130,20 +130,34 @@ def associate(
     people: Annotated[
         str | None, typer.Option(help="patients, controls or all; by default patients where groups are known.")
     ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="Model of the R-indices, whose regions are no findings; by default the one beside them."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Correlate R-indices with clinical variables: Pearson or point-biserial, intervals, false discovery rate."""
-    from rindices.analysis.associate import associate_indices
+    from rindices.analysis.associate import check_inputs, tabulate_associations
+    from rindices.analysis.model_columns import MODEL_FILE, ModelInputs, find_model_inputs, warn_of_unknown_model
+    from rindices.analysis.tidy import find_index_columns
+    from rindices.model.fitted import load
 
     index_table, clinical_table = read_variables(indices, clinical, data)
-    people = people or ("patients" if "group" in index_table else "all")  # what associate_indices does
+    people = people or ("patients" if "group" in index_table else "all")
     adjusted, codes = split_option(covariates), tuple(data.get("missing_codes", ()))
-    named: dict[str, Any] = {"variables": split_option(variables) or None, "covariates": adjusted}
-    table = associate_indices(index_table, clinical_table, people=people, missing_codes=codes, **named)
-    significant = int((table["q"] < 0.05).sum())
-    message = f"{significant} of {len(table)} associations with a false discovery rate below 0.05 ({people})"
+    wanted, n_patterns = split_option(variables) or None, len(find_index_columns(index_table))
+    inputs = find_model_inputs(indices, n_patterns) if model is None else ModelInputs.of(load(model))
+    used = check_inputs(index_table, clinical_table, inputs, wanted, adjusted)
+    table = tabulate_associations(index_table, clinical_table, used, wanted, adjusted, people, codes)
+    if inputs is None and wanted is None:
+        what = f"the model of the R-indices is not known ({indices.parent} has no {MODEL_FILE} or patterns.tsv of them)"
+        print_problems(warn_of_unknown_model(clinical_table.columns, what, clinical.name))
+    print_problems(used.note(clinical.name, wanted is not None, "" if inputs is None else inputs.unit))
+    significant, counted = int((table["q"] < 0.05).sum()), int(table["q"].notna().sum())
+    message = f"{significant} of {counted} associations with a false discovery rate below 0.05 ({people})"
     settings = {"people": people, "covariates": list(adjusted)}
     settings |= {"missing_codes": list(codes)} if codes else {}
+    settings |= {f"model_{name}": list(columns) for name, columns in used._asdict().items() if columns}
     write_results(table, out / "associations.tsv", settings, as_json, message)
 
 

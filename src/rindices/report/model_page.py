@@ -20,6 +20,7 @@ from rindices.model.consensus import draw_training_noise
 from rindices.model.file import collect_arrays
 from rindices.model.fitted import FittedModel
 from rindices.model.records import QUANTILE_RANKS
+from rindices.model.scale import describe_scale
 from rindices.model.unusual import label_region
 from rindices.packing import ArrayPacker
 from rindices.report.figures import AtlasMatch, list_colour_stops, match_atlas
@@ -49,6 +50,7 @@ def export_page(model: FittedModel, path: Path) -> None:
         .render(
             model=describe_model(model, match),
             has_intervals=model.intervals is not None,
+            scale=describe_scale(model),
             version=__version__,
             in_sample=any(pattern.in_sample for pattern in model.card.pattern_evidence),
             stops=list_colour_stops(),

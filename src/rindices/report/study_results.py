@@ -10,6 +10,8 @@ from typing import TypeVar
 
 import pandas as pd
 
+from rindices.analysis.associate import discount_inputs
+from rindices.analysis.model_columns import ModelInputs, find_used_columns
 from rindices.errors import StudyError
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.findings import CountedPeople, GroupCounts, StudyFindings, collect_findings
@@ -167,7 +169,6 @@ def read_study_results(folder: Path) -> StudyResults:
         raise StudyError(f"{folder / 'selection.json'} names no chosen setting: run rindices fit again.")
     patients = indices[indices[GROUP] == PATIENT]
     bounded = [name for name in names if f"{name}_low" in indices and f"{name}_high" in indices]
-    columns = ("index", "variable", "n", "correlation", "low", "high", "q")
     replication, text = read_section(folder, "replicate", "replication.png"), folder / "replication.txt"
     if replication is not None:
         replication.text = text.read_text("utf-8") if text.is_file() else ""
@@ -178,7 +179,7 @@ def read_study_results(folder: Path) -> StudyResults:
         cohort=read_record(folder / "cohort.json", CohortRecord),
         indices=indices[[GROUP, *names]],
         patterns=make_change_table(model),
-        associations=_read_if_written(folder / "associations.tsv", columns, "associate"),
+        associations=_read_associations(folder, model),
         widths={name: float((patients[f"{name}_high"] - patients[f"{name}_low"]).median()) for name in bounded},
         novel=int(indices["novel"].sum()) if "novel" in indices else None,
         effects=_read_table(folder / "effects.tsv", _EFFECT_COLUMNS),
@@ -188,6 +189,19 @@ def read_study_results(folder: Path) -> StudyResults:
         wrong_cells=_read_wrong_cells(folder),
         subgroups=_read_subgroups(folder),
     )
+
+
+def _read_associations(folder: Path, model: FittedModel) -> pd.DataFrame | None:
+    """Return the content of ``associations.tsv`` without regions of the model; what it adjusts for has no q."""
+    columns = ("index", "variable", "n", "correlation", "low", "high", "p", "q", "note")
+    table = _read_if_written(folder / "associations.tsv", columns, "associate")
+    if table is None:
+        return None
+    used = find_used_columns(table["variable"].astype(str).unique(), ModelInputs.of(model))
+    is_used = table["variable"].isin([name for names in used for name in names])
+    rows = table[~table["variable"].isin([*used.regions, *used.sums])]
+    is_counted = table.loc[is_used, "q"].notna().any()  # written without knowing the model
+    return discount_inputs(rows, used) if is_counted else rows
 
 
 def _read_wrong_cells(folder: Path) -> pd.DataFrame | None:

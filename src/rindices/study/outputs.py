@@ -14,6 +14,7 @@ from rindices.model.findings import StudyFindings
 from rindices.model.fitted import FittedModel
 from rindices.model.pattern_tables import get_shape, make_change_table, make_course_table
 from rindices.model.records import CohortRecord, SelectionRecord
+from rindices.model.scale import describe_scale
 from rindices.selection.group_difference import RegionEffects
 from rindices.study.config import StudyConfig, format_study_toml
 from rindices.study.exceptions import NoPatternError
@@ -53,12 +54,12 @@ def write_study(folder: Path, study: Study, model: FittedModel, problems: Iterab
     cohort, unit = study.cohort, study.cohort.unit
     write_patterns(folder, model, unit)
     assert model.indices is not None
-    write_indices(model.indices, folder / "r_indices.tsv", unit)
+    write_indices(model.indices, folder / "r_indices.tsv", unit, describe_scale(model))
     subgroups = make_subgroup_table(cohort, model.indices, model.index_names, model.card.seed or 0)
     if len(subgroups):
         write_table(folder / "subgroups.tsv", subgroups, unit)
     if model.visit_indices is not None:
-        write_indices(model.visit_indices, folder / "r_indices_visits.tsv", unit)
+        write_indices(model.visit_indices, folder / "r_indices_visits.tsv", unit, describe_scale(model))
     assert model.selection is not None
     assert model.findings is not None
     write_selection(folder, model.selection)
