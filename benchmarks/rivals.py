@@ -48,15 +48,18 @@ LABELS = {
     "hydra": "HYDRA (mlni)",
     "smile-gan": "Smile-GAN",
     "sustain": "SuStaIn (pySuStaIn)",
-    "upstream": "SurrealGAN 0.1.1, 40,000 steps",
+    "upstream": "SurrealGAN 0.1.1, 20,000 steps",
 }
-UPSTREAM_STEPS = 40_000
+UPSTREAM_STEPS = 20_000  # of three members on basic and mild; longer ones were run of one member alone
 COHORTS, SLOW_COHORTS = {"paper": 10, "stress": 5}, {"paper": 3, "stress": 1}
 SLOW = ("cvae", "lda")
 FOOTNOTE = (
     "Mean pattern-c-index of the patients that a method was fitted on (1 is perfect, 0.5 is chance); n is the number "
-    "of cohorts, ± the standard error over them. A cell is empty where the method was not run. Seconds: processor time "
-    "of one fit and of inference. MB: largest resident memory during the fit minus that before it. All on one machine."
+    "of cohorts, ± the standard error over them. A cell is empty where the method was not run, and so is the mean of a "
+    "method that was not run on every task; the distance below the limit is that on its tasks. The default averages "
+    "five ensemble members. SurrealGAN 0.1.1: mean score of three members (one on the harder tasks), time of one. "
+    "Seconds: processor time of one fit and of inference. MB: largest resident memory during the fit minus that before "
+    "it. All on one machine."
 )
 
 
@@ -93,9 +96,16 @@ def read_upstream(suite: str) -> list[BenchmarkResult]:
     """Return the committed results of the authors' package (``upstream_sample.py``) on the tasks of a suite."""
     path = OUT.parent / "upstream_sample.json"
     rows = json.loads(path.read_text("utf-8")) if path.is_file() else []
-    rows = [row for row in rows if row["data"] in get_suite_tasks(suite) and row["steps"] == UPSTREAM_STEPS]
-    scores = [(row["data"], row["pattern_c_index"], row["seconds"]) for row in rows]
-    return [BenchmarkResult(task, "upstream", 0, c, [], None, None, t, processor_seconds=t) for task, c, t in scores]
+    rows = [row for row in rows if row["who"] == "SurrealGAN 0.1.1" and row["steps"] == UPSTREAM_STEPS]
+    members: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["data"] in get_suite_tasks(suite) and row["adjusted"]:
+            members.setdefault(row["data"], []).append(row)
+    results = []
+    for task, group in members.items():
+        score, seconds = (float(np.mean([row[key] for row in group])) for key in ("pattern_c_index", "seconds"))
+        results.append(BenchmarkResult(task, "upstream", 0, score, [], None, None, seconds, processor_seconds=seconds))
+    return results
 
 
 def write_results(suite: str, values: dict[str, Any], table: str) -> None:
@@ -114,18 +124,23 @@ def format_table(results: Sequence[BenchmarkResult]) -> str:
     tasks = list(dict.fromkeys(result.task for result in results))
     groups = group_by_learner(results)
     limits = average_by_task(groups.get("oracle", []))
-    order = sorted(groups, key=lambda learner: -float(np.mean(list(average_by_task(groups[learner]).values()))))
+    order = sorted(groups, key=lambda learner: measure_distance(average_by_task(groups[learner]), limits))
     header = ["method", *tasks, "mean", "below the limit", "n", "seconds", "MB"]
     lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
     for learner in order:
         scores = average_by_task(groups[learner])
-        distance = [limits[task] - scores[task] for task in scores if task in limits]
         counts = [sum(result.task == task for result in groups[learner]) for task in scores]
         cells = [LABELS.get(learner, learner), *(f"{scores[task]:.3f}" if task in scores else "" for task in tasks)]
-        cells += [format_mean(groups[learner], scores), f"{np.mean(distance):.3f}" if distance else ""]
+        cells.append(format_mean(groups[learner], scores) if len(scores) == len(tasks) else "")
+        cells.append(f"{measure_distance(scores, limits):.3f}" if limits else "")
         cells += [str(min(counts)), *(format_cost(groups[learner], field) for field in patient_suite.COSTS)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", FOOTNOTE, ""])
+
+
+def measure_distance(scores: dict[str, float], limits: dict[str, float]) -> float:
+    """Return the mean distance of scores below the limit; without limits, below 1."""
+    return float(np.mean([limits.get(task, 1.0) - score for task, score in scores.items()]))
 
 
 def format_mean(results: Sequence[BenchmarkResult], scores: dict[str, float]) -> str:

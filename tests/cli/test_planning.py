@@ -78,6 +78,45 @@ def test_json_has_the_counts_and_files_are_written(tmp_path: Path) -> None:
     assert len(pd.read_csv(tmp_path / "demo" / "truth.tsv", sep="\t")) == 100
 
 
+def test_the_model_is_applied_to_new_people_without_options_and_scored(tmp_path: Path) -> None:
+    """simulate writes 20 people who are in no fit, in one table, and the severities of its patients."""
+    demo, model = tmp_path / "demo", tmp_path / "model.safetensors"
+    done = call("--task", "tiny", "--seed", "0", "--out", str(demo), "--json")
+    assert json.loads(done.stdout)["new_people"] == 20  # type: ignore[attr-defined]
+    cohort = ri.simulate_cohort("tiny", 0).cohort
+    ri.fit(cohort, 3, members=2, recipe="contrastive", workers=1).save(model)
+    new = pd.read_csv(demo / "new_people.csv")
+    assert len(new) == 20
+    assert set(new["participant_id"]).isdisjoint(pd.read_csv(demo / "volumes.csv")["participant_id"])
+    applied = CliRunner().invoke(
+        app, ["apply", str(model), str(demo / "new_people.csv"), "--out", str(tmp_path / "n.tsv")]
+    )
+    assert applied.exit_code == 0, applied.output
+    assert "in the study that the model was fitted to" not in applied.output
+    assert list(pd.read_csv(tmp_path / "n.tsv", sep="\t")["participant_id"]) == list(new["participant_id"])
+    scored = CliRunner().invoke(app, ["score", str(tmp_path / "n.tsv"), str(demo / "new_truth.tsv"), "--json"])
+    result = json.loads(scored.stdout)
+    assert result["people"] == 12
+    assert result["pattern_c_index"] > 0.75
+
+
+def test_new_people_have_the_columns_of_the_study(tmp_path: Path) -> None:
+    """Sites and sessions where the study has them; none are drawn from a user's table."""
+    call("--task", "tiny", "--sites", "3", "--out", str(tmp_path / "sites"))
+    call("--task", "tiny", "--visits", "2", "--out", str(tmp_path / "visits"))
+    call("--task", "organs", "--out", str(tmp_path / "organs"))
+    columns = {name: list(pd.read_csv(tmp_path / name / "new_people.csv")) for name in ("sites", "visits", "organs")}
+    assert columns["sites"][:5] == ["participant_id", "site", "age", "sex", "icv"]
+    assert columns["visits"][:5] == ["participant_id", "session_id", "age", "sex", "icv"]
+    features = list(pd.read_csv(tmp_path / "organs" / "features.csv"))
+    assert columns["organs"] == ["participant_id", "age", "sex", *features[1:]]
+    volumes = pd.read_csv(tmp_path / "sites" / "volumes.csv")
+    volumes.to_csv(tmp_path / "healthy.csv", index=False)
+    done = call("--task", "tiny", "--controls", str(tmp_path / "healthy.csv"), "--out", str(tmp_path / "own"), "--json")
+    assert json.loads(done.stdout)["new_people"] == 0  # type: ignore[attr-defined]
+    assert not (tmp_path / "own" / "new_people.csv").exists()
+
+
 def test_staged_tasks_have_their_onsets(tmp_path: Path) -> None:
     assert call("--task", "staged", "--out", str(tmp_path / "demo")).exit_code == 0  # type: ignore[attr-defined]
     onsets = pd.read_csv(tmp_path / "demo" / "onsets.tsv", sep="\t")

@@ -157,6 +157,34 @@ def test_the_same_seed_gives_the_same_cohort() -> None:
     np.testing.assert_array_equal(one.truth, two.truth)
 
 
+def test_new_people_are_others_with_the_same_disease() -> None:
+    cohort, new = ri.simulate_cohort("basic", seed=3), ri.simulate_cohort("basic", seed=3, new_people=True)
+    assert (new.cohort.n_controls, new.cohort.n_patients) == (8, 12)
+    pd.testing.assert_frame_equal(new.patterns, cohort.patterns)
+    assert set(new.cohort.people["participant_id"]).isdisjoint(cohort.cohort.people["participant_id"])
+    assert not set(new.cohort.volumes["MUSE_47"]) & set(cohort.cohort.volumes["MUSE_47"].iloc[:20])
+    assert not np.isin(new.truth, cohort.truth).any()
+    again = ri.simulate_cohort("basic", seed=3, new_people=True)
+    pd.testing.assert_frame_equal(again.cohort.volumes, new.cohort.volumes)
+    assert not ri.simulate_cohort("basic", seed=4, new_people=True).cohort.volumes.equals(new.cohort.volumes)
+    with pytest.raises(SimulationError, match="leave out healthy or new_people"):
+        ri.simulate_cohort("tiny", healthy=cohort.cohort, new_people=True)
+
+
+def test_new_people_were_measured_at_the_sites_of_the_cohort() -> None:
+    """Each site moves a region by a straight line, which controls of the cohort show."""
+    (before, after), (new_before, new_after) = (
+        [ri.simulate_cohort("null", seed=0, sites=sites, new_people=new).cohort for sites in (0, 3)]
+        for new in (False, True)
+    )
+    for site, rows in after.people.groupby("site").groups.items():
+        slope, start = np.polyfit(before.volumes.loc[rows, "MUSE_47"], after.volumes.loc[rows, "MUSE_47"], 1)
+        here = new_after.people["site"] == site
+        assert here.any()
+        expected = start + slope * new_before.volumes.loc[here, "MUSE_47"]
+        np.testing.assert_allclose(new_after.volumes.loc[here, "MUSE_47"], expected, atol=0.02)
+
+
 def test_sites_shift_and_scale() -> None:
     plain, sites = ri.simulate_cohort("null", seed=0), ri.simulate_cohort("null", seed=0, sites=4)
     assert sites.cohort.people["site"].nunique() == 4

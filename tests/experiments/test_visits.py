@@ -81,6 +81,14 @@ def test_written_tables_have_one_row_per_visit(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} >= {"truth.tsv", "rates.tsv", "outcomes.tsv", "patterns.tsv"}
 
 
+def test_new_people_have_visits_and_the_noise_of_the_cohort() -> None:
+    result, new = simulate_visits("tiny", 0), simulate_visits("tiny", 0, new_people=True)
+    assert new.outcomes["participant_id"].tolist() == [f"new-{k:02d}" for k in range(1, 21)]
+    assert len(new.sessions) > 40
+    truth, new_truth = result.simulated.truth, new.simulated.truth
+    assert not np.isin(new_truth[new_truth < 1], truth).any()
+
+
 def test_tasks_without_visits_are_refused() -> None:
     with pytest.raises(SimulationError, match="organs and personal"):
         simulate_visits("organs")

@@ -206,7 +206,6 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
             )
             for pattern in facts.patterns
         ),
-        ("scale", describe_scale(model)),
         ("recipe", _describe_recipe(card)),
         ("reference", describe_reference(card.reference)),
         ("privacy", _describe_privacy(card)),

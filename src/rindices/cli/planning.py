@@ -106,8 +106,10 @@ def simulate(
 ) -> None:
     """Write volumes.csv (features.csv), participants.tsv, truth.tsv and patterns.tsv with known severities.
 
-    Tasks whose regions change one after the other also have onsets.tsv. With --visits, severities grow, and there are
-    sessions.tsv, rates.tsv and outcomes.tsv.
+    new_people.csv has 20 people who are not in these tables (8 controls, 12 patients), for rindices apply, and
+    new_truth.tsv the severities of its patients; neither is written with --controls. Tasks whose regions change one
+    after the other also have onsets.tsv. With --visits, severities grow, and there are sessions.tsv, rates.tsv and
+    outcomes.tsv.
     """
     from rindices.experiments.simulate import simulate_cohort, write_cohort
     from rindices.experiments.visits import VisitPlan, simulate_visits, write_visits
@@ -119,17 +121,21 @@ def simulate(
         repeated = simulate_visits(task, seed, VisitPlan(visits=visits))
         simulated, people = repeated.simulated, repeated.outcomes
         counts = {"visits": len(repeated.sessions), "events": int(people["event"].sum())}
-        write = partial(write_visits, repeated)
+        others = simulate_visits(task, seed, VisitPlan(visits=visits), new_people=True)
+        n_new, write = others.outcomes["participant_id"].nunique(), partial(write_visits, repeated, new_people=others)
     else:
         healthy = _read_healthy_cohort(controls, label, data)
         simulated = simulate_cohort(task, seed, healthy=healthy, sites=sites)
-        people, write = simulated.cohort.people, partial(write_cohort, simulated)
+        new_people = None if healthy else simulate_cohort(task, seed, sites=sites, new_people=True)
+        n_new = 0 if new_people is None else len(new_people.cohort)
+        people, write = simulated.cohort.people, partial(write_cohort, simulated, new_people=new_people)
     with explain_write_errors(f"to {out}"):
         write(out)
     n_patients = int((people["group"] == "patient").sum())
     values = {"people": len(people), "controls": len(people) - n_patients, "patients": n_patients}
-    values |= {"patterns": simulated.truth.shape[1], **counts}
-    text = f"{len(people) - n_patients} controls and {n_patients} patients written to {out}"
+    values |= {"new_people": n_new, "patterns": simulated.truth.shape[1], **counts}
+    others_text = f", {n_new} new people to {out / 'new_people.csv'}" if n_new else ""
+    text = f"{len(people) - n_patients} controls and {n_patients} patients written to {out}{others_text}"
     console.print_result(as_json, {"out": str(out), "task": task, "seed": seed, **values}, text, err=True)
 
 

@@ -23,6 +23,8 @@ from rindices.tables.io.spreadsheet import protect_texts
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.wording import FEATURE_UNIT
 
+NEW_CONTROLS, NEW_PATIENTS = 8, 12  # of the people who are in no fit
+_NEW_STREAM = 20  # added to the number of a random stream, so that new people are others than those of the cohort
 _CONTROL_SHARE = 0.4  # share of a user's healthy people who stay controls
 _MIN_VOLUME_SHARE = 0.01  # lower limit of a volume after site effects, as a share of the region's mean
 
@@ -67,6 +69,7 @@ def simulate_cohort(
     site_shift: float = 0.5,
     site_scale: float = 0.2,
     rates: FloatArray | None = None,
+    new_people: bool = False,
 ) -> SimulatedCohort:
     """Simulate a cohort with known severities.
 
@@ -90,6 +93,9 @@ def simulate_cohort(
         Each site scales the spread of every region by exp(N(0, ``site_scale``)).
     rates : (R,), optional
         Share of volume that each region loses at severity 1; left out, the rate of the task for all regions.
+    new_people : bool
+        Simulate 20 other people (8 controls, 12 patients) of the same population, with the same patterns and sites as
+        the cohort of this task and seed, but none of its participants.
 
     Returns
     -------
@@ -98,14 +104,17 @@ def simulate_cohort(
     Raises
     ------
     SimulationError
-        If there is no such task, or if ``healthy`` has too few people or standardised values.
+        If there is no such task, if ``healthy`` has too few people or standardised values, or if new people are to be
+        drawn from ``healthy``.
     """
     spec = resolve_task(task)
+    if new_people and healthy is not None:
+        raise SimulationError("new people cannot be drawn from a table: leave out healthy or new_people.")
     is_organs = spec.organs and healthy is None and reference is None
     generator = reference or (generators.load_organ_reference() if is_organs else generators.load_reference())
-    volumes, people, covariates, patient, patterns = draw_people(spec, seed, healthy, generator)
+    volumes, people, covariates, patient, patterns = draw_people(spec, seed, healthy, generator, new_people)
     # one random stream per purpose, so that adding sites does not change the severities
-    disease_rng, site_rng = (np.random.default_rng([seed, part]) for part in (1, 2))
+    disease_rng, site_rng = make_streams(seed, (1, 2), new_people)
     severities = spec.draw_severities(int(patient.sum()), disease_rng)
     base = volumes.to_numpy(dtype=float)
     measured = base.copy()
@@ -115,8 +124,14 @@ def simulate_cohort(
         deviations = _compute_deviations(volumes, covariates, generator if healthy is None else None)[patient]
         measured[patient] *= disease.compute_personal_factors(deviations, severities)
     if sites:
-        site = site_rng.integers(sites, size=len(people))
-        measured = _add_site_effects(measured, base, site, site_shift, site_scale, site_rng)
+        if new_people:  # at the sites of the cohort
+            cohort_base = draw_people(spec, seed, None, generator).volumes.to_numpy(dtype=float)
+            effects = SiteEffects.draw(cohort_base, sites, site_shift, site_scale, np.random.default_rng([seed, 2]))
+            site = site_rng.integers(len(effects.shifts), size=len(people))
+        else:
+            effects = SiteEffects.draw(base, sites, site_shift, site_scale, site_rng)
+            site = effects.site
+        measured = effects.apply(measured, site)
         people[SITE] = [f"site{number + 1}" for number in site]
     source, unit = ("table" if reference else "dlmuse", "mm3") if healthy is None else (healthy.source, healthy.unit)
     if is_organs:
@@ -221,22 +236,33 @@ def _compute_deviations(
     return standardise_columns(adjusted)
 
 
-def write_cohort(simulated: SimulatedCohort, folder: Path) -> None:
-    """Write the table, ``participants.tsv``, ``truth.tsv``, ``patterns.tsv`` and, for staged tasks, ``onsets.tsv``."""
+def write_cohort(simulated: SimulatedCohort, folder: Path, new_people: SimulatedCohort | None = None) -> None:
+    """Write the table, ``participants.tsv``, ``truth.tsv``, ``patterns.tsv`` and, for staged tasks, ``onsets.tsv``.
+
+    New people are written as one table with covariates, ``new_people.csv``, and ``new_truth.tsv`` of its patients.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     cohort = simulated.cohort
-    volumes = cohort.volumes.rename(columns=lambda name: re.sub("^MUSE_", "DL_MUSE_Volume_", name))
-    for position, name in enumerate(name for name in (ID, SESSION) if name in cohort.people):
-        volumes.insert(position, name, cohort.people[name])
     tables = {
-        "features.csv" if cohort.unit == FEATURE_UNIT else "volumes.csv": volumes,
+        "features.csv" if cohort.unit == FEATURE_UNIT else "volumes.csv": _make_table(cohort, (ID, SESSION)),
         "participants.tsv": pd.concat([cohort.people, cohort.covariates], axis=1),
         "truth.tsv": simulated.severities,
         "patterns.tsv": simulated.patterns,
     }
     if simulated.onsets is not None:
         tables["onsets.tsv"] = simulated.onsets
+    if new_people is not None:
+        columns = (ID, SESSION, SITE, *new_people.cohort.covariates)
+        tables["new_people.csv"] = _make_table(new_people.cohort, columns)
+        tables["new_truth.tsv"] = new_people.severities
     write_tables(folder, tables)
+
+
+def _make_table(cohort: Cohort, columns: Sequence[str]) -> pd.DataFrame:
+    """Return columns about the people, if there are such, and the regions by their names in DLMUSE's tables."""
+    volumes = cohort.volumes.rename(columns=lambda name: re.sub("^MUSE_", "DL_MUSE_Volume_", name))
+    people = pd.concat([cohort.people, cohort.covariates], axis=1)
+    return pd.concat([people[[name for name in columns if name in people]], volumes], axis=1)
 
 
 def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:
@@ -256,6 +282,11 @@ def resolve_task(task: str | SimulationTask) -> SimulationTask:
     return TASKS[task]
 
 
+def make_streams(seed: int, parts: Sequence[int], new_people: bool) -> list[np.random.Generator]:
+    """Return the random streams of some parts of a simulation, for the cohort or for new people."""
+    return [np.random.default_rng([seed, part + _NEW_STREAM * new_people]) for part in parts]
+
+
 class DrawnPeople(NamedTuple):
     """Healthy people, and the disease that some of them get.
 
@@ -271,10 +302,14 @@ class DrawnPeople(NamedTuple):
 
 
 def draw_people(
-    task: SimulationTask, seed: int, healthy: Cohort | None, reference: generators.HealthyGenerator
+    task: SimulationTask,
+    seed: int,
+    healthy: Cohort | None,
+    reference: generators.HealthyGenerator,
+    new_people: bool = False,
 ) -> DrawnPeople:
-    """Draw people, or take those of a table, and choose patients and regions."""
-    rng, pattern_rng = (np.random.default_rng([seed, part]) for part in (0, 3))
+    """Draw people, or take those of a table, and choose patients and regions; new people get the same regions."""
+    (rng,), pattern_rng = make_streams(seed, (0,), new_people), np.random.default_rng([seed, 3])
     if healthy is not None:
         if healthy.unit == "standardised":
             raise SimulationError("the table is standardised, and a z-score cannot shrink by a share: give volumes.")
@@ -286,10 +321,11 @@ def draw_people(
         people = chosen.people.drop(columns=[GROUP, SESSION], errors="ignore").copy()
         volumes, covariates = chosen.volumes, chosen.covariates
     else:
-        number, n_controls = task.n_controls + task.n_patients, task.n_controls
+        n_controls, n_patients = (NEW_CONTROLS, NEW_PATIENTS) if new_people else (task.n_controls, task.n_patients)
+        number, start = n_controls + n_patients, "new" if new_people else "sub"
         volumes, covariates = reference.draw(number, rng)
         digits = len(str(number))
-        people = pd.DataFrame({ID: [f"sub-{k:0{digits}d}" for k in range(1, number + 1)]})
+        people = pd.DataFrame({ID: [f"{start}-{k:0{digits}d}" for k in range(1, number + 1)]})
     patient = np.ones(number, dtype=bool)
     patient[rng.permutation(number)[:n_controls]] = False
     people[GROUP] = np.where(patient, PATIENT, CONTROL).astype(object)
@@ -306,16 +342,33 @@ def _place_patterns(task: SimulationTask, regions: tuple[str, ...], rng: np.rand
     return [np.sort(rng.choice(len(regions), size=size, replace=False)) for size in sizes]
 
 
-def _add_site_effects(
-    measured: FloatArray, healthy: FloatArray, site: IntArray, shift: float, scale: float, rng: np.random.Generator
-) -> FloatArray:
-    """Shift and scale every region of volumes (N, R) by site (N,)."""
-    number = int(site.max()) + 1
-    shifts = rng.normal(0, shift, size=(number, measured.shape[1]))
-    scales = np.exp(rng.normal(0, scale, size=(number, measured.shape[1])))
-    mean, sd = healthy.mean(axis=0), healthy.std(axis=0)
-    moved = mean + sd * shifts[site] + scales[site] * (measured - mean)
-    return np.asarray(np.maximum(moved, _MIN_VOLUME_SHARE * mean) if (mean > 0).all() else moved)
+class SiteEffects(NamedTuple):
+    """Shift and scale of every region at each site.
+
+    site: (N,), the site of each person of the cohort; mean, sd: (R,), of healthy people; shifts, scales: (sites, R).
+    """
+
+    site: IntArray
+    mean: FloatArray
+    sd: FloatArray
+    shifts: FloatArray
+    scales: FloatArray
+
+    @classmethod
+    def draw(
+        cls, healthy: FloatArray, sites: int, shift: float, scale: float, rng: np.random.Generator
+    ) -> "SiteEffects":
+        """Draw the site of each person of a cohort, and the effects; healthy (N, R): volumes before disease."""
+        site = rng.integers(sites, size=len(healthy))
+        number = int(site.max()) + 1
+        shifts = rng.normal(0, shift, size=(number, healthy.shape[1]))
+        scales = np.exp(rng.normal(0, scale, size=(number, healthy.shape[1])))
+        return cls(site=site, mean=healthy.mean(axis=0), sd=healthy.std(axis=0), shifts=shifts, scales=scales)
+
+    def apply(self, measured: FloatArray, site: IntArray) -> FloatArray:
+        """Return volumes (N, R) with the effects of sites (N,)."""
+        moved = self.mean + self.sd * self.shifts[site] + self.scales[site] * (measured - self.mean)
+        return np.asarray(np.maximum(moved, _MIN_VOLUME_SHARE * self.mean) if (self.mean > 0).all() else moved)
 
 
 @dataclass(frozen=True)

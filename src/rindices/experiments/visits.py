@@ -68,12 +68,13 @@ class SimulatedVisits:
 
 
 def simulate_visits(
-    task: str | SimulationTask = "basic", seed: int = 0, plan: VisitPlan | None = None
+    task: str | SimulationTask = "basic", seed: int = 0, plan: VisitPlan | None = None, *, new_people: bool = False
 ) -> SimulatedVisits:
     """Simulate repeat visits of a cohort with known severities.
 
     Without retest noise, the first visit is the cohort that `simulate_cohort` gives for the same task and seed. A
-    person keeps anatomy and pattern from visit to visit, and ages.
+    person keeps anatomy and pattern from visit to visit, and ages. With ``new_people``, 20 other people are simulated,
+    with the patterns and the retest noise of this cohort.
 
     Raises SimulationError: if the task cannot have visits, or fewer than two are planned.
     """
@@ -83,8 +84,8 @@ def simulate_visits(
     if plan.visits < 2:
         raise SimulationError(f"{plan.visits} visit per person is not a repeat visit: give 2 or more.")
     reference = load_reference()
-    volumes, people, covariates, patient, patterns = simulate.draw_people(spec, seed, None, reference)
-    disease_rng, course_rng, noise_rng, event_rng = (np.random.default_rng([seed, part]) for part in (1, 10, 11, 12))
+    volumes, people, covariates, patient, patterns = simulate.draw_people(spec, seed, None, reference, new_people)
+    disease_rng, course_rng, noise_rng, event_rng = simulate.make_streams(seed, (1, 10, 11, 12), new_people)
     severities = np.zeros((len(people), len(patterns)))
     severities[patient] = spec.draw_severities(int(patient.sum()), disease_rng) * (1 - (plan.uniform_growth or 0))
     growth = np.where(patient[:, None], _draw_growth(severities.shape, plan, course_rng), 0.0)
@@ -99,7 +100,8 @@ def simulate_visits(
         full[position] = current[rows]
         ones = np.ones((len(full), measured.shape[1]))
         measured[rows] *= disease.apply(ones, full, copy.deepcopy(disease_rng))[position]
-    variance, share = np.diag(reference.residual_covariance), draw_noise_shares(measured.shape[1], noise_rng)
+    share_rng = np.random.default_rng([seed, 11]) if new_people else noise_rng  # regions are as noisy for both
+    variance, share = np.diag(reference.residual_covariance), draw_noise_shares(measured.shape[1], share_rng)
     deviations = np.sqrt(variance * share / (1 - share))  # the share is of the variance of a visit with noise
     measured *= np.exp(draw_retest_noise(deviations, _pair_sides(volumes.columns), len(person), noise_rng))
     sessions = people.iloc[person][[ID, GROUP]].reset_index(drop=True)
@@ -199,12 +201,12 @@ def _draw_events(
     return np.minimum(years, end), years <= end
 
 
-def write_visits(result: SimulatedVisits, folder: Path) -> None:
+def write_visits(result: SimulatedVisits, folder: Path, new_people: SimulatedVisits | None = None) -> None:
     """Write the tables of `write_cohort` by session, and ``sessions.tsv``, ``rates.tsv`` and ``outcomes.tsv``.
 
     ``participants.tsv`` has one row per person, as at the first visit.
     """
-    simulate.write_cohort(result.simulated, folder)
+    simulate.write_cohort(result.simulated, folder, new_people.simulated if new_people else None)
     first = result.sessions.drop_duplicates(ID).drop(columns=[SESSION, "years"])
     tables = {"participants.tsv": first, "sessions.tsv": result.sessions}
     tables |= {"rates.tsv": result.rates, "outcomes.tsv": result.outcomes}
