@@ -58,11 +58,14 @@ class Page:
         Text and address of each link of the first navigation.
     ids : set of str
         Identifiers to which links can lead.
+    n_pictures : int
+        Number of pictures; charts are not among them.
     """
 
     lines: list[Line] = field(default_factory=list)
     menu: list[tuple[str, str]] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
+    n_pictures: int = 0
 
     @property
     def first_sentence(self) -> str:
@@ -101,6 +104,8 @@ class _Reader(HTMLParser):
             self.cells.append("")
         if tag == "nav":
             self.n_menus += 1
+        if tag == "img":
+            self.page.n_pictures += 1
         if tag == "table":
             self.header = ()
         if identifier := values.get("id"):

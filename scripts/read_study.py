@@ -617,7 +617,7 @@ def check_accuracy(study: Study) -> Iterator[Statement]:
 
 
 def check_instructions(study: Study) -> Iterator[Statement]:
-    """The text that gives the commands has the right numbers of people and the right range of controls."""
+    """The text that gives the commands has the right numbers of people and range of controls, and its pictures."""
     counts, truth = study.people["group"].value_counts(), study.read_table("demo/new_truth.tsv")
     numbers = {"invents": (counts["control"], counts["patient"])}
     if truth is not None:
@@ -627,6 +627,8 @@ def check_instructions(study: Study) -> Iterator[Statement]:
     for words, *said in re.findall(pairs, text):
         is_true = tuple(map(to_number, said)) == numbers[words]
         yield judge("instructions", is_true, f"{numbers[words]}", f"{words} {' and '.join(said)}")
+    if "pip install '.[brain]'" in text:
+        yield judge("report", study.page.n_pictures, "no brain pictures, though they are installed", "pictures")
     controls = study.indices.loc[study.indices["group"] == "control", study.names].to_numpy()
     for low, high in re.findall(r"most controls are at (0\.\d+) to (0\.\d+)", text):
         share = float(np.mean((controls >= float(low) - 0.005) & (controls < float(high) + 0.005)))
