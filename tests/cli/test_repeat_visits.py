@@ -102,6 +102,7 @@ def test_visits_to_learn_from_are_chosen(tmp_path: Path) -> None:
     assert 0.9 < both["r1_x"].corr(both["r1_y"]) < 1
     done = CliRunner().invoke(app, [*fit, "--visits", "all", "--out", str(tmp_path / "no")])
     assert done.exit_code == 2
-    assert "data.visits: the recipe contrastive does not use" in " ".join(done.output.replace("│", " ").split())
+    message = " ".join(done.output.replace("│", " ").split())
+    assert "--visits has no effect: the recipe contrastive does not use" in message
     done = CliRunner().invoke(app, [*fit, "--visits", "last", "--out", str(tmp_path / "no")])
     assert done.exit_code == 2

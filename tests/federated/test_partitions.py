@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 import rindices as ri
@@ -112,10 +114,9 @@ def test_repeated_ids_are_refused_across_files(tmp_path: Path) -> None:
         pass
 
 
-def test_fit_takes_a_folder_that_is_larger_than_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_takes_a_folder_in_parts(tmp_path: Path) -> None:
     from distributed import LocalCluster
 
-    monkeypatch.setattr("rindices.study.preflight.get_memory_size", lambda: 1e3)
     cohort = simulate_people()
     person, region = cohort.people["participant_id"].iloc[7], cohort.regions[2]
     cohort = replace(cohort, volumes=cohort.volumes.copy())
@@ -124,7 +125,7 @@ def test_fit_takes_a_folder_that_is_larger_than_the_memory(tmp_path: Path, monke
     with LocalCluster(n_workers=2, processes=False, threads_per_worker=1, dashboard_address=None) as cluster:
         words = ["fit", str(tmp_path / "table"), "--group", "group", "--controls", "control", "--recipe"]
         words += ["mean-difference", "--covariates", "age,sex,icv", "--engine", "dask", "--scheduler"]
-        words += [cluster.scheduler_address, "--out", str(tmp_path / "out"), "--json"]
+        words += [cluster.scheduler_address, "--in-parts", "--out", str(tmp_path / "out"), "--json"]
         result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["patients"] == 200
@@ -165,20 +166,94 @@ def test_limited_members_see_other_people() -> None:
     assert np.corrcoef(first, second)[0, 1] > 0.9
 
 
-def test_recognised_sites_of_parquet_files_are_not_left_in_silence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rindices.study.preflight.get_memory_size", lambda: 1e3)
+def test_recognised_sites_of_parquet_files_are_not_left_in_silence(tmp_path: Path) -> None:
     cohort = simulate_people()
     write_parquet(tmp_path / "table", cohort, 1)
     path = tmp_path / "table" / "part-0.parquet"
     frame = pd.read_parquet(path)
     frame.assign(scanner=["a", "b"] * (len(frame) // 2) + ["a"] * (len(frame) % 2)).to_parquet(path, index=False)
     words = ["fit", str(tmp_path / "table"), "--group", "group", "--controls", "control", "--out", str(tmp_path / "o")]
-    result = CliRunner().invoke(app, words)
-    assert "is not harmonised" in str(result.exception)
-    result = CliRunner().invoke(app, [*words, "--dry-run"])
-    assert "the time of that is not estimated" in str(result.exception)
-    result = CliRunner().invoke(app, [*words, "--harmonise", "none", "--reference", "muse"])
-    assert "takes no reference" in str(result.exception)
+    result = CliRunner().invoke(app, [*words, "--in-parts"])
+    assert "column 'scanner' holds sites, and a table that is fitted in parts is not" in str(result.exception)
     assert not (tmp_path / "o").exists()
+
+
+def fit_in_threads(*words: object) -> Result:
+    """Run fit in parts on two workers that are threads."""
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=2, processes=False, threads_per_worker=1, dashboard_address=None) as cluster:
+        how = ["--in-parts", "--engine", "dask", "--scheduler", cluster.scheduler_address, "--json"]
+        return CliRunner().invoke(app, [str(word) for word in ("fit", *words, *how)])
+
+
+def test_regions_and_people_are_left_out_in_all_rows(tmp_path: Path) -> None:
+    """What the columns are is decided by the first 5,000 rows; of the others, excluded regions were used."""
+    cohort, rng = simulate_people(), np.random.default_rng(0)
+    frame = pd.concat([cohort.people, cohort.covariates, cohort.volumes], axis=1)
+    frame = frame.iloc[rng.integers(0, len(frame), 6_000)].reset_index(drop=True)
+    frame[list(cohort.regions)] *= np.exp(rng.normal(0, 0.02, (len(frame), cohort.n_regions)))
+    frame["participant_id"] = [f"p{row:04d}" for row in range(len(frame))]
+    frame["scanner"] = rng.choice(["a", "b", "c"], len(frame))
+    frame.to_parquet(tmp_path / "people.parquet", index=False)
+    region, table = cohort.regions[2], tmp_path / "people.parquet"
+    words = [table, "--group", "group", "--recipe", "mean-difference", "--out", tmp_path / "out"]
+    words += ["--site", "scanner", "--harmonise", "none", "--exclude", region, "--leave-out-site", "b"]
+    people = "p0003,p5999"
+    left = (frame["scanner"] != "b") & ~frame["participant_id"].isin(people.split(","))
+    done = fit_in_threads(*words, "--exclude-people", people)
+    assert done.exit_code == 0, done.output
+    assert region not in pd.read_csv(tmp_path / "out" / "effects.tsv", sep="\t")["region"].tolist()
+    indices = pd.read_csv(tmp_path / "out" / "r_indices.tsv", sep="\t")
+    assert sorted(indices["participant_id"]) == sorted(frame.loc[left, "participant_id"])
+    error = fit_in_threads(*words, "--exclude-people", "p0003,p6000").exception
+    assert isinstance(error, TableError)
+    assert "1 id to leave out that nobody has: p6000." in str(error)
+    error = fit_in_threads(*words, "--leave-out-site", "d").exception
+    assert isinstance(error, TableError)
+    assert "there is no site 'd' to leave out" in str(error)
+
+
+def test_a_table_that_is_too_large_is_refused_with_the_command_that_fits_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rindices.study.preflight.get_memory_size", lambda: 1e3)
+    write_parquet(tmp_path / "table", simulate_people(), 1)
+    path = tmp_path / "table" / "part-0.parquet"
+    frame = pd.read_parquet(path)
+    frame.assign(scanner=np.arange(len(frame)) % 2).to_parquet(path, index=False)
+    words = ["fit", str(tmp_path / "table"), "--group", "group", "--controls", "control", "--covariates", "age,sex,icv"]
+    words += ["--recipe", "mean-difference", "--out", str(tmp_path / "an out"), "--reference", "muse", "--no-report"]
+    for more in ([], ["--dry-run"]):
+        message = str(CliRunner().invoke(app, [*words, *more]).exception)
+        assert len(message.splitlines()) == 1
+        assert message.startswith(
+            "table needs about 20 times its size in memory, more than this machine has. To fit it"
+        )
+        assert "without a report, harmonisation of sites, reference and repeat visits" in message
+        command = shlex.split(message.partition("in parts: ")[2].partition(" (")[0])
+        assert command[:2] == ["rindices", "fit"]
+        assert not {"--reference", "--no-report", "--dry-run"} & set(command)
+    assert not (tmp_path / "an out").exists()
+    result = CliRunner().invoke(app, [*command[1:], "--workers", "1"])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "an out" / "model.safetensors").is_file()
+    study = (tmp_path / "an out" / "study.toml").read_text("utf-8")
+    assert "in_parts = true" in study
+    assert 'harmonise = "none"' in study
+    checked = CliRunner().invoke(app, ["check", str(tmp_path / "table"), "--group", "group", "--controls", "control"])
+    assert "table needs about 20 times its size in memory" in checked.stderr
+    assert "--in-parts --harmonise none" in checked.stderr
+
+
+def test_thickness_is_not_adjusted_for_head_size_in_silence(tmp_path: Path) -> None:
+    """In memory, thickness beside volumes is not adjusted for it; sums treat all regions alike."""
+    cohort = simulate_people()
+    volumes = cohort.volumes.set_axis([f"lh_part{k}_{'thickness' if k < 6 else 'volume'}" for k in range(10)], axis=1)
+    volumes.iloc[:, :6] /= 1e3
+    frame = pd.concat([cohort.people, cohort.covariates, volumes], axis=1)
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    words = ["fit", str(tmp_path / "people.csv"), "--group", "group", "--in-parts", "--out", str(tmp_path / "out")]
+    error = CliRunner().invoke(app, words).exception
+    assert isinstance(error, TableError)
+    assert "in parts, thickness is adjusted for head size as volumes are. If so: --icv-for all" in str(error)

@@ -79,7 +79,7 @@ def run_apart(*arguments: object) -> subprocess.CompletedProcess[str]:
 def run(*arguments: object, report: bool = False) -> subprocess.CompletedProcess[str]:
     """Run a command in this process, which saves the seconds of the imports; a fit has one worker if none is given."""
     words = list_arguments(*arguments, report=report)
-    if words[0] == "fit" and "--workers" not in words:
+    if words[0] == "fit" and not {"--workers", "--scheduler", "--in-parts"} & set(words):
         words += ["--workers", "1"]
     printed, messages, handler = io.StringIO(), io.StringIO(), signal.getsignal(signal.SIGTERM)
     code = 0

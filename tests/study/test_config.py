@@ -36,11 +36,11 @@ def test_study_file_round_trip(tmp_path: Path, folder: Path) -> None:
     ("text", "offender", "cure"),
     [
         ("[data]\nvolumes = 'v.csv'\n[model]\npaterns = [2]", "model.paterns", "Did you mean 'patterns'?"),
-        ("[data]\nvolumes = 'v.csv'\n[model]\npatterns = [0]", "model.patterns", "1 or more"),
-        ("[data]\nvolumes = 'v.csv'\n[model]\nmembers = 'many'", "model.members", "integer"),
+        ("[data]\nvolumes = 'v.csv'\n[model]\npatterns = [0]", "model.patterns: 0 is below 1", "patterns = [2, 3, 4]"),
+        ("[data]\nvolumes = 'v.csv'\n[model]\nmembers = 'many'", "model.members", "'many' is not a whole number"),
         ("[data]\nvolumes = 'v.csv'\n[model]\nrecipe = 'papper'", "model.recipe", "paper"),
         ("[data]\nvolumes = 'v.csv'\n[run]\nengine = 'magic'", "run.engine", "local"),
-        ("[model]\npatterns = 2", "data", "required"),
+        ("[model]\npatterns = 2", "data is missing", 'Add [data] with volumes = "dlmuse.csv"'),
         ("[data]\nvolumes = 'v.csv'\n[modle]\n", "modle", "Did you mean 'model'?"),
         ("this is no toml", "s.toml", "not a study file"),
     ],
@@ -72,7 +72,7 @@ def test_options_on_top_of_a_study_file(folder: Path) -> None:
     [
         ({"slurm": {"partion": "x"}}, "run.slurm.partion", "Did you mean 'partition'?"),
         ({"slurm": {"walltime": "long"}}, "run.slurm.walltime", "12:00:00"),
-        ({"slurm": {"cores": 0}}, "run.slurm.cores", "greater than or equal to 1"),
+        ({"slurm": {"cores": 0}}, "run.slurm.cores", "0 is below 1"),
         ({"scheduler": "tcp://x:1"}, "scheduler", 'engine = "dask"'),
     ],
 )

@@ -130,6 +130,6 @@ def test_a_setting_that_the_recipe_does_not_use_is_refused(tmp_path: Path, recip
         arguments = [command, str(tmp_path / "study.toml")]
         arguments += [] if command == "check" else ["--out", str(tmp_path / "out")]
         message = str(CliRunner().invoke(app, arguments).exception)
-        is_refused = f"{section}.{name}: the recipe {recipe} does not use" in message
+        is_refused = f"{section}.{name} has no effect: the recipe {recipe} does not use" in message
         assert is_refused == (name not in RECIPES[recipe].uses), message
-        assert not is_refused or "Leave it out, or use the recipe" in message
+        assert not is_refused or "Leave it out, or use recipe = " in message

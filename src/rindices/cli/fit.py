@@ -1,7 +1,9 @@
 """``rindices fit``: run a study, from a table to a selected model."""
 
+import shlex
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,7 @@ import typer
 
 from rindices.cli.console import print_facts, print_json, print_problems, print_result, split_option
 from rindices.cli.options import RUN, TRAINING, DataOptions, Json, describe_option, load_study, take_table_options
-from rindices.errors import format_count
+from rindices.errors import format_count, join_names
 from rindices.study.recipes import RECIPES
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ EXAMPLES = {"fit": "study.toml --out results, or rindices fit dlmuse.csv --parti
 
 @take_table_options("-")
 def fit(
+    context: typer.Context,
     source: Annotated[list[Path], typer.Argument(metavar="STUDY.toml|TABLE...", help="A study file, or volumes.")],
     out: Annotated[Path, typer.Option(help="Folder for everything; run again to resume.")],
     data: DataOptions,
@@ -49,6 +52,9 @@ def fit(
     engine: Annotated[str | None, describe_option("local, dask, slurm, pbs, lsf or sge.", "NAME", RUN)] = None,
     workers: Annotated[int | None, describe_option("Processes; -1 for all cores.", "N", RUN, min=-1)] = None,
     scheduler: Annotated[str | None, describe_option("Dask scheduler, for --engine dask.", "ADDRESS", RUN)] = None,
+    in_parts: Annotated[
+        bool, describe_option("Fit by sums over parts of a table that no memory holds.", None, RUN, "--in-parts")
+    ] = False,
     no_report: Annotated[bool, describe_option("Write no report.html.", None, RUN, "--no-report")] = False,
     as_json: Json = False,
 ) -> None:
@@ -56,21 +62,51 @@ def fit(
     grid = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
     changes = None if max_steps is None else {"max_steps": max_steps}
     model = {"members": members, "recipe": recipe, "recipe_changes": changes, **grid}
-    run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler}
-    from rindices.errors import StudyError
-    from rindices.study.preflight import needs_partitions
-    from rindices.tables.io.frames import locate
-
+    run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler, "in_parts": in_parts or None}
     study, folder = load_study(source, data, model, run)
-    table = locate(folder, study.data.volumes[0])
-    if len(study.data.volumes) == 1 and needs_partitions(table):
-        if dry_run:
-            raise StudyError(f"{table.name} is fitted in parts, and the time of that is not estimated.")
-        _fit_partitions(table, study, folder, out, as_json)
-    elif dry_run:
+    if study.run.in_parts:
+        unused = {"--dry-run": dry_run, "--no-report": no_report}
+        for option in (option for option, is_given in unused.items() if is_given):
+            why = "has no effect in parts, where no time is estimated and no report is written: leave it out"
+            raise typer.BadParameter(why, param_hint=option)
+        _fit_partitions(study, folder, out, source[0], as_json)
+        return
+    _refuse_large_table(study, folder, context)
+    if dry_run:
         _print_plan(study, folder, out, as_json)
     else:
         _run_study(study, folder, out, source[0], as_json, not no_report)
+
+
+def _refuse_large_table(study: "StudyConfig", folder: Path, context: typer.Context) -> None:
+    """Refuse a table that is too large for the memory, with the command that fits it in parts."""
+    from rindices.errors import StudyError
+    from rindices.study.preflight import DIFFERENCES_IN_PARTS, describe_size, list_changes_in_parts, needs_partitions
+
+    if not needs_partitions(study, folder):
+        return
+    changes = {"dry_run": None, "no_report": None, **list_changes_in_parts(study, folder)}
+    in_file = [name for name, value in changes.items() if value is None and not context.params.get(name)]
+    fixed = join_names(name for name in in_file if name in study.data.model_fields_set)
+    first = f"take {fixed} out of the study file, then " if fixed else ""
+    command = f"{_format_command(context, changes)} --in-parts"
+    raise StudyError(f"{describe_size(study)}. To fit it in parts: {first}{command} ({DIFFERENCES_IN_PARTS}).")
+
+
+def _format_command(context: typer.Context, changes: Mapping[str, str | None]) -> str:
+    """Return the command of a context with other values of some options; those without a value are left out."""
+    words, options = ["rindices", *context.command_path.split()[1:]], list[str]()
+    for parameter in context.command.params:
+        name, names = str(parameter.name), [*parameter.opts, ""]
+        value = changes.get(name, context.params.get(name))
+        if value is None or value is False or value == parameter.default or (name in changes and not changes[name]):
+            continue
+        values = [str(each) for each in (value if isinstance(value, list | tuple) else [value])]
+        if parameter.param_type_name == "argument":
+            words += values
+        else:
+            options += [names[0]] if value is True else [word for each in values for word in (names[0], each)]
+    return shlex.join([*words, *options])
 
 
 def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_json: bool, with_report: bool) -> None:
@@ -78,6 +114,7 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     from rindices.cli.progress import Progress
     from rindices.report.page import write_report
     from rindices.report.sections import load_statements
+    from rindices.study.cluster import check_engine
     from rindices.study.engines import StudyObserver
     from rindices.study.exceptions import NoPatternError, StudyStoppedError
     from rindices.study.fit import run_study
@@ -85,6 +122,7 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     from rindices.study.study import Study
 
     start, has_weights = time.monotonic(), _has_weights(study.model)
+    check_engine(study.run)
     cohort, problems, study = read_study_table(study, folder)
     to_run = Study(cohort, study, read_reference(study.data, folder))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a batch system ends a job by SIGTERM
@@ -128,30 +166,24 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     print_facts([*facts, ("seconds", f"{seconds:g}"), ("written", written), ("report", page or "")])
 
 
-def _fit_partitions(table: Path, study: "StudyConfig", folder: Path, out: Path, as_json: bool) -> None:
-    """Fit a table that is too large for the memory: Dask workers answer with sums over parts of its files."""
+def _fit_partitions(study: "StudyConfig", folder: Path, out: Path, source: Path, as_json: bool) -> None:
+    """Fit a table in parts: Dask workers answer with sums over parts of its files."""
     from rindices.apply.tables import write_indices
     from rindices.cli.federate import print_federated_result, print_line
-    from rindices.errors import StudyError
     from rindices.federated.fit import FederatedSettings, run_federated_study
     from rindices.federated.partitions import connect_partitions
-    from rindices.study.outputs import write_table
+    from rindices.study.cluster import check_engine
+    from rindices.study.outputs import ResultsFolder, compute_settings_digest, write_description, write_table
+    from rindices.study.preflight import identify_files, open_table_in_parts
     from rindices.study.wrong_cells import check_cells
-    from rindices.tables.chunks import OpenedTable
-    from rindices.tables.io.frames import list_table_files
-    from rindices.tables.table import NO_COLUMN
+    from rindices.tables.io.frames import locate
 
-    start, request = time.monotonic(), study.data.request(folder)
-    print_line(f"{table.name} is larger than a twentieth of the memory: it is fitted in parts, without a report")
-    opened = OpenedTable.open((list_table_files(table) or [table])[0], request)
-    request = opened.request  # all files are read with the columns that are recognised in the first one
-    print_problems(opened.validation.problems)
-    if study.data.harmonise not in ("none", None) or (
-        study.data.harmonise is None and request.roles.site not in (None, NO_COLUMN)
-    ):
-        raise StudyError("a table that is fitted in parts is not harmonised: add --harmonise none.")
-    if study.data.reference is not None:
-        raise StudyError("a table that is fitted in parts takes no reference: leave out --reference.")
+    start, table = time.monotonic(), locate(folder, study.data.volumes[0])
+    check_engine(study.run)
+    opened, study = open_table_in_parts(study, folder)
+    request, unit = opened.request, opened.validation.cohort_or_raise().unit  # as in the first file, for all files
+    results = ResultsFolder(out, compute_settings_digest(study, identify_files(study, folder)))
+    print_problems([*opened.validation.problems, *results.report_other_study()])
     settings = FederatedSettings(study.model, study.run.seed, study.data.adjust)
     check = partial(check_cells, seed=study.run.seed, adjust=study.adjust, on_outlier=study.data.on_outlier)
     with connect_partitions(table.absolute(), request, check, study.run.workers, study.run.scheduler) as transport:
@@ -159,10 +191,15 @@ def _fit_partitions(table: Path, study: "StudyConfig", folder: Path, out: Path, 
             people = format_count(n_left_out, "person lacks", "people lack")
             print_line(f"{people} a covariate or many regions; left out")
         print_problems(transport.list_problems())
-        result = run_federated_study(transport, settings, out, print_line)
+
+        def clear(folder: Path) -> None:
+            results.clear(study, source)
+
+        result = run_federated_study(transport, settings, out, print_line, clear=clear)
+        write_description(out, results.digest)
         wrong_cells = transport.list_wrong_cells()
         if len(wrong_cells):
-            write_table(out / "wrong_cells.tsv", wrong_cells, opened.validation.cohort_or_raise().unit)
+            write_table(out / "wrong_cells.tsv", wrong_cells, unit)
         if result.model is not None:
             write_indices(transport.tabulate_people(result.model), out / "r_indices.tsv", result.model.card.unit)
         parts = [part.name for part in transport.parts]
@@ -283,16 +320,15 @@ def _describe_setting(setting: "SettingRecord | GridPoint", has_weights: bool) -
 
 def read_study_table(study: "StudyConfig", folder: Path) -> "tuple[Cohort, tuple[Problem, ...], StudyConfig]":
     """Return the cohort of a study, one scan per person, the problems of its table, and the study with all choices."""
-    from dataclasses import replace
+    from rindices.errors import StudyError, TableError
+    from rindices.study.preflight import list_group_questions, resolve_study
 
-    from rindices.errors import ProblemCode, Severity, TableError
-    from rindices.study.preflight import resolve_study
-
+    if study.run.in_parts:
+        raise StudyError(f"{study.data.volumes[0]} is fitted in parts, and this needs all people in memory.")
     result, study = resolve_study(study, folder)
     cohort = result.cohort_or_raise()
     if result.controls is None:
-        questions = (ProblemCode.NO_GROUPS, ProblemCode.GROUP_COLUMN_POSSIBLE)
-        raise TableError(replace(each, severity=Severity.ERROR) for each in result.problems if each.code in questions)
+        raise TableError(list_group_questions(result.problems))
     return cohort, result.problems, study
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rindices.cli.console import split_option
+from rindices.errors import UNUSUAL_OPTIONS
 
 if TYPE_CHECKING:
     from rindices.study.config import StudyConfig
@@ -47,6 +48,7 @@ _TABLE_OPTIONS: dict[str, tuple[Any, str, str | None, str | None]] = {
     "participants_id": (str, "Ids in the participants, if unusual.", "COLUMN", TABLE),
     "session": (str, "Session, if unusual.", "COLUMN", TABLE),
     "exclude": (list[str], "Regions to leave out.", "COLUMNS", TABLE),
+    "exclude_people": (list[str], "People to leave out, or a .txt file with an ID a line.", "IDS", TABLE),
     "include": (list[str], "ventricles, or columns that are left out otherwise.", "COLUMNS", TABLE),
     "measure": (str, "volume, thickness or area alone; any for other features.", "KIND", TABLE),
     "missing_codes": (list[str], "Values for missing, e.g. -9999,-4; none for none.", "CODES", TABLE),
@@ -61,7 +63,7 @@ _TABLE_OPTIONS: dict[str, tuple[Any, str, str | None, str | None]] = {
     "visits": (str, "Learn from first visits, mean, or all with change.", "first|mean|all", ADJUSTMENT),
 }
 """Options of the section ``data`` of a study, by their names there: type, help, word for the value, and panel."""
-_OPTION_NAMES = {"impute_covariates": "--impute-covariates", "leave_out_sites": "--leave-out-site"}
+_OPTION_NAMES = {"impute_covariates": "--impute-covariates", **UNUSUAL_OPTIONS}
 
 
 def _make_parameter(name: str) -> inspect.Parameter:
@@ -111,20 +113,26 @@ def load_study(source: list[Path], *sections: Mapping[str, object]) -> "tuple[St
     from rindices.errors import StudyError
     from rindices.model.normal_reference import MUSE_REFERENCE
     from rindices.study.config import make_study, merge_options
+    from rindices.study.settings import SettingSource
     from rindices.tables.io.frames import locate
+    from rindices.tables.readers import locate_people_files
 
     options = [{name: value for name, value in section.items() if value not in (None, ())} for section in sections]
     values: dict[str, dict[str, Any]] = dict(zip(("data", "model", "run"), options, strict=True))
+    changed = values["model"].get("recipe_changes", {})
+    given = frozenset([*changed, *(name for section in options for name in section)])
     for name in ("participants", "reference"):
         if values["data"].get(name, MUSE_REFERENCE) != MUSE_REFERENCE:
             values["data"][name] = str(locate(Path.cwd(), values["data"][name]))
+    if people := values["data"].get("exclude_people"):
+        values["data"]["exclude_people"] = locate_people_files(Path.cwd(), people)
     if source[0].suffix == ".toml":
         if len(source) > 1:
             raise StudyError("give one study file, or tables, not both.")
-        return make_study(merge_options(source[0], values), source[0].name), source[0].parent
+        return make_study(merge_options(source[0], values), SettingSource(source[0].name, given)), source[0].parent
     values["data"]["volumes"] = [str(locate(Path.cwd(), path)) for path in source]
     try:
-        return make_study(values, "options"), Path()
+        return make_study(values, SettingSource("", given)), Path()
     except StudyError as error:
         raise typer.BadParameter(str(error)) from error
 

@@ -49,6 +49,7 @@ from rindices.study.exceptions import NoPatternError
 from rindices.study.group_tests import Finding, GroupTests
 from rindices.study.outputs import clear_outputs, write_effects, write_findings, write_patterns, write_selection
 from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet
+from rindices.study.settings import SettingSource
 from rindices.study.study import find_largest_number, make_plan
 from rindices.tables.cohort import Cohort
 from rindices.threads import limit_blas_threads
@@ -324,11 +325,13 @@ def run_federated_study(
     out: Path | None = None,
     on_stage: Callable[[str], None] = lambda text: None,
     on_round: Callable[[int, RoundRecord], None] | None = None,
+    clear: Callable[[Path], None] = clear_outputs,
 ) -> FederatedResult:
     """Fit the model of a study across sites and write its files.
 
     transport: takes requests to the sites; out: folder for ``model.safetensors``, ``selection.json``, ``patterns.tsv``,
-    ``effects.tsv``, ``federation.json``; on_stage, on_round: called at the beginning of a stage and after a round.
+    ``effects.tsv``, ``federation.json``; on_stage, on_round: called at the beginning of a stage and after a round;
+    clear: removes the files of an earlier study from the folder.
     """
     rounds = Rounds(transport, on_round, settings.masked, settings.left)
     fit = FederatedFit(rounds, settings, on_stage)
@@ -355,7 +358,7 @@ def run_federated_study(
     result = FederatedResult(fitted, ending, selection.finding, fit.sums.counts, tuple(rounds.records))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        clear_outputs(out)
+        clear(out)
         write_effects(out, fit.tests.effects, fit.sums.regions, fit.sums.unit)
         write_selection(out, selection)
         write_findings(out, findings)
@@ -413,7 +416,8 @@ def fit_federated(
     named = sites if isinstance(sites, Mapping) else {f"site-{k + 1}": cohort for k, cohort in enumerate(sites)}
     transport = InMemoryTransport([Site(name, named[name], fewest) for name in sorted(named)])
     values = {"patterns": None if patterns is None else np.atleast_1d(patterns).tolist(), "members": members}
-    study = make_study({"data": {"volumes": "memory"}, "model": values}, "fit_federated")
+    source = SettingSource("fit_federated", is_python=True)
+    study = make_study({"data": {"volumes": "memory"}, "model": values}, source)
     harmonise = len(named) > 1 if harmonise is None else harmonise
     result = run_federated_study(transport, FederatedSettings(study.model, seed, adjust, harmonise, distances))
     if result.model is None:

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import AnyArray, FloatArray, IntArray
-from rindices.errors import Problem, StudyError, format_count
+from rindices.errors import Findings, Problem, ProblemCode, StudyError, format_count
 from rindices.federated.messages import Answer, Request, receive_answer
 from rindices.federated.site import BATCH, Site
 from rindices.learners.conversation import Result
@@ -34,7 +34,7 @@ from rindices.study.wrong_cells import CheckedCohort
 from rindices.tables.chunks import ChunkSize, OpenedTable, TableChunk, merge_problems, split_into_chunks
 from rindices.tables.cohort import ID, Cohort
 from rindices.tables.io.frames import list_table_files
-from rindices.tables.validate import TableRequest
+from rindices.tables.validate import TableRequest, report_unknown_people
 
 CheckCells = Callable[[Cohort], CheckedCohort]
 
@@ -52,14 +52,16 @@ class Part(NamedTuple):
 class PartSite(Site):
     """The people of a part, whose volumes are in a file.
 
-    folder: for the file; wrong_cells: those that are not used, as in ``wrong_cells.tsv``; problems: about them.
+    folder: for the file; wrong_cells: those that are not used, as in ``wrong_cells.tsv``; problems: about them;
+    left_out: names that were found, of those of the people and sites to leave out.
     """
 
-    def __init__(self, name: str, batches: Iterator[CheckedCohort], folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, name: str, batches: Iterator[tuple[CheckedCohort, tuple[str, ...]]], folder: Path) -> None:
+        self._folder, self.left_out = folder, set[str]()
         sites, tables, self.problems = list[Site](), list[pd.DataFrame](), list[Problem]()
         with (folder / "volumes").open("wb") as file:
-            for batch in batches:
+            for batch, left_out in batches:
+                self.left_out |= set(left_out)
                 tables.append(batch.table)
                 self.problems += batch.problems
                 sites.append(Site(name, batch.cohort_or_raise(), fewest=0))
@@ -134,6 +136,19 @@ class PartitionTransport:
         if n_repeated:
             raise StudyError(_format_repeated(n_repeated))
 
+    def check_left_out(self, request: TableRequest) -> None:
+        """Refuse ids of people and names of sites to leave out that are in no part.
+
+        Raises TableError.
+        """
+        findings, found = Findings(), set[str]().union(*self._run(attrgetter("left_out")))
+        if people := [name for name in request.exclude_people if name not in found]:
+            report_unknown_people(people, findings)
+        for name in (name for name in request.leave_out_sites if name not in found):
+            what, cure = f"there is no site '{name}' to leave out", "Spell it as the table does"
+            findings.error(ProblemCode.UNKNOWN_SITE, what, cure, subject=name)
+        findings.raise_errors()
+
     def count_left_out(self) -> int:
         """Return the number of people who lack a region or a covariate, and so are left out."""
         return sum(self._run(attrgetter("n_left_out")))
@@ -204,6 +219,7 @@ def connect_partitions(
         transport = PartitionTransport(client, _make_parts(chunks, request, check, n_parts))
         stack.callback(client.run, close_parts, transport.parts[0].study)
         transport.check_ids()
+        transport.check_left_out(request)
         yield transport
 
 
@@ -214,14 +230,14 @@ def _make_parts(chunks: Sequence[TableChunk], request: TableRequest, check: Chec
     return [Part(study, f"part-{k:04d}", tuple(chunks[a:b]), request, check) for k, (a, b) in enumerate(bounds)]
 
 
-def _read_batches(part: Part) -> Iterator[CheckedCohort]:
-    """Yield the people of a part and their wrong cells, a batch at a time."""
+def _read_batches(part: Part) -> Iterator[tuple[CheckedCohort, tuple[str, ...]]]:
+    """Yield the people of a part and their wrong cells, and who was left out as asked, a batch at a time."""
     opened: OpenedTable | None = None
     for chunk in part.chunks:
         if opened is None or opened.path != chunk.path:
             opened = OpenedTable.open(chunk.path, replace(part.request, volumes=(chunk.path,)))
         for result in opened.validate_chunk(chunk, BATCH):
-            yield part.check(result.cohort_or_raise())
+            yield part.check(result.cohort_or_raise()), result.left_out
 
 
 def _join_people(cohorts: Sequence[Cohort]) -> Cohort:

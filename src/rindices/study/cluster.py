@@ -6,6 +6,7 @@ and results are written to it, so that nothing is lost with a worker, the schedu
 
 import logging
 import math
+import shutil
 import threading
 import time
 from collections import Counter
@@ -277,6 +278,34 @@ def compute_worker_lifetime(walltime: str) -> float:
     units = (3600, 60, 1)
     seconds = 86_400 * int(days or 0) + sum(part * unit for part, unit in zip(parts, units, strict=False))
     return seconds - min(_MARGIN_SHARE * seconds, _MAX_MARGIN_SECONDS)
+
+
+def check_engine(run: RunConfig) -> None:
+    """Raise StudyError if the engine of a study cannot work here; called before anything is computed."""
+    if run.engine == "local" and not run.in_parts:
+        return
+    require_packages("dask" if run.in_parts else run.engine)
+    if run.scheduler is not None:
+        with connect_client(run.scheduler, lambda text: None):
+            return
+    if run.engine in CLUSTER_CLASSES:
+        import dask_jobqueue
+
+        program = getattr(dask_jobqueue, CLUSTER_CLASSES[run.engine]).job_cls.submit_command.split()[0]
+        if shutil.which(program) is None:
+            here = f"the engine {run.engine} needs the program {program}, which is not on this machine"
+            raise StudyError(f"{here}: run it where jobs are submitted, or with --engine local.")
+
+
+def count_workers(run: RunConfig, n_jobs: int) -> int:
+    """Return how many workers a study has."""
+    if run.scheduler is not None:
+        with connect_client(run.scheduler, lambda text: None) as client:
+            return max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+    if run.engine in CLUSTER_CLASSES:
+        queue = getattr(run, run.engine) or QueueConfig()
+        return run.workers if run.workers > 0 else queue.jobs * queue.cores
+    return count_processes(run.workers, n_jobs)
 
 
 def make_engine(run: RunConfig) -> Engine:

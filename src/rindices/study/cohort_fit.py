@@ -12,15 +12,15 @@ from rindices.model.fitted import FittedModel
 from rindices.selection.agreement import IndexMoments, IndexRows
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE, GridPoint
 from rindices.study.build import TrainedSettings, build_model, collect_provenance, make_candidate_records
-from rindices.study.cluster import make_engine
+from rindices.study.cluster import count_workers, make_engine
 from rindices.study.conclude import conclude_study
 from rindices.study.config import ModelConfig
 from rindices.study.decide import Records, SettingsTraining, StudyEnd
-from rindices.study.engines import NO_OBSERVER, Engine, LocalEngine, StudyObserver, count_processes, run_plan
+from rindices.study.engines import NO_OBSERVER, Engine, LocalEngine, StudyObserver, run_plan
 from rindices.study.group_tests import Finding
 from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet, list_shortened_sets
 from rindices.study.store import RunStore
-from rindices.study.study import Study, StudyPeople, check_settings, find_largest_number
+from rindices.study.study import Study, StudyPeople, check_groups, check_settings, find_largest_number
 from rindices.threads import limit_blas_threads
 
 TYPICAL_PATTERNS = (2, 3, 4)
@@ -36,8 +36,7 @@ def fit_study(
     store: what it lacks is trained; engine: left out, the one that the study names.
     """
     cohort, model = study.cohort, study.config.model
-    if not cohort.n_controls or not cohort.n_patients:
-        raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
+    check_groups(cohort)
     check_settings(cohort, model)
     preprocessing = study.preprocessing  # people who cannot be adjusted are an error before the tests
     end = StudyEnd(model, study.tests, cohort.unit, collect_provenance(study), preprocessing)
@@ -126,7 +125,7 @@ def estimate_run_time(study: Study, runs: Path) -> RunEstimate:
     if shortened := list_shortened_sets(plan):
         plan = [*shortened, *(work for work in plan if work.point == plan[0].point)]
     missing = [work for work in plan if store is None or store.load(work) is None]
-    n_processes, seconds = count_processes(study.config.run.workers, len(missing)), 0.0
+    n_workers, seconds = count_workers(study.config.run, len(missing)), 0.0
     if missing:
         prepared = people.prepare(visits=people.visits)
         by_kind = {(work.point.n_patterns, work in shortened): work for work in reversed(missing)}
@@ -137,6 +136,6 @@ def estimate_run_time(study: Study, runs: Path) -> RunEstimate:
         members=sum(len(work.numbers) for work in plan),
         member_sets=len(plan),
         finished=len(plan) - len(missing),
-        workers=n_processes,
-        seconds_left=round(seconds / n_processes, 1),
+        workers=n_workers,
+        seconds_left=round(seconds / n_workers, 1),
     )

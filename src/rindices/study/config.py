@@ -3,29 +3,22 @@
 import json
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError, field_validator
 
 from rindices._typing import BoolArray
-from rindices.errors import (
-    Problem,
-    ProblemCode,
-    Severity,
-    StudyError,
-    capitalise_first,
-    describe_os_error,
-    did_you_mean,
-    join_names,
-)
+from rindices.errors import Problem, RindicesError, StudyError, describe_os_error, did_you_mean
 from rindices.learners.prepared_people import round_members
 from rindices.model.normal_reference import MUSE_REFERENCE
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.study.recipes import RECIPE_SETTINGS, RECIPES, RecipeValues, StudyRecipe, get_study_recipe
+from rindices.study.recipes import RECIPES, RecipeValues, StudyRecipe, get_study_recipe
+from rindices.study.settings import SettingSource, describe_fault, list_unused_settings
 from rindices.tables.cohort import Cohort
 from rindices.tables.io.frames import locate
-from rindices.tables.readers import make_request
+from rindices.tables.readers import locate_people_files, make_request
 from rindices.tables.table import ColumnRoles
 from rindices.tables.validate import TableRequest
 from rindices.tables.validation.ids import has_control_characters
@@ -59,6 +52,7 @@ class DataConfig(_ConfigSection):
     covariates: Annotated[tuple[str, ...] | None, BeforeValidator(_make_list_of_text)] = None
     site: str | None = None
     leave_out_sites: _Texts = ()
+    exclude_people: _Texts = ()
     reference: str | None = None
     harmonise: Literal["controls", "all", "none"] | None = None
     adjust: Literal["log", "linear", "none"] | None = None
@@ -80,7 +74,9 @@ class DataConfig(_ConfigSection):
         paths = [locate(folder, path) for path in self.volumes]
         participants = None if self.participants is None else locate(folder, self.participants)
         roles = ColumnRoles(self.id, self.session, self.group, self.site, self.covariates, self.participants_id)
-        return make_request(paths, participants, roles, **self.model_dump(include=_REQUEST_OPTIONS))
+        options = self.model_dump(include=_REQUEST_OPTIONS)
+        options["exclude_people"] = locate_people_files(folder, self.exclude_people)
+        return make_request(paths, participants, roles, **options)
 
 
 class ModelConfig(_ConfigSection):
@@ -108,9 +104,9 @@ class ModelConfig(_ConfigSection):
     @field_validator("patterns", "orthogonality")
     @classmethod
     def _check_list(cls, value: tuple[float, ...] | None, info: Any) -> tuple[float, ...] | None:
-        what, least = ("number of patterns", 1) if info.field_name == "patterns" else ("weight", 0)
+        least = 1 if info.field_name == "patterns" else 0
         if value is not None and (not value or min(value) < least):
-            raise ValueError(f"give at least one {what}, each {least} or more")
+            raise ValueError(f"{min(value):g} is below {least}" if value else "there is no number")
         return value
 
     def get_recipe(self) -> StudyRecipe:
@@ -178,22 +174,24 @@ class QueueConfig(_JobSection):
 
 
 class RunConfig(_JobSection):
-    """Engine, seed, workers and the address of a Dask ``scheduler``."""
+    """Engine, seed, workers, the address of a Dask ``scheduler``, and whether the table is fitted ``in_parts``."""
 
     engine: Literal["local", "dask", "slurm", "pbs", "lsf", "sge"] = "local"
     seed: int = Field(default=0, ge=0)
     workers: int = Field(default=-1, ge=-1)
     scheduler: str | None = None
+    in_parts: bool = False
     slurm: QueueConfig | None = None
     pbs: QueueConfig | None = None
     lsf: QueueConfig | None = None
     sge: QueueConfig | None = None
 
-    @model_validator(mode="after")
-    def _check_scheduler(self) -> Self:
-        if self.scheduler is not None and self.engine != "dask":
-            raise ValueError('a scheduler is for the engine dask: set engine = "dask", or leave the scheduler out')
-        return self
+    @field_validator("workers")
+    @classmethod
+    def _check_workers(cls, value: int) -> int:
+        if value == 0:
+            raise ValueError("0 workers cannot work: give their number, or -1 for all cores")
+        return value
 
 
 class StudyConfig(_ConfigSection):
@@ -234,36 +232,32 @@ def merge_options(path: Path, options: dict[str, dict[str, Any]]) -> dict[str, d
     for key in ("participants", "reference"):
         if key in stored["data"] and stored["data"][key] != MUSE_REFERENCE:
             stored["data"][key] = str(folder / stored["data"][key])
+    if people := stored["data"].get("exclude_people"):
+        stored["data"]["exclude_people"] = locate_people_files(folder, people)
     merged = {name: stored.get(name, {}) | options[name] for name in options}
     changes = stored.get("model", {}).get("recipe_changes", {}) | options["model"].get("recipe_changes", {})
     return merged if not changes else merged | {"model": merged["model"] | {"recipe_changes": changes}}
 
 
-def make_study(values: dict[str, Any], where: str = "study") -> StudyConfig:
-    """Return the study of plain values; ``where`` names their source in messages.
+def make_study(values: dict[str, Any], source: SettingSource | str = "study") -> StudyConfig:
+    """Return the study of plain values; settings that would have no effect are refused (`list_unused_settings`).
 
-    Settings that its recipe would ignore are refused (`RECIPE_SETTINGS`).
+    source: where the values come from, for messages.
     """
+    source = SettingSource(source) if isinstance(source, str) else source
     try:
         study = StudyConfig(**values)
     except ValidationError as error:
-        raise StudyError([_describe_validation_error(fault, where) for fault in error.errors()]) from error
+        raise StudyError([_describe_validation_error(fault, source) for fault in error.errors()]) from error
     except TypeError as error:
-        raise StudyError(f"{where}: a study has the tables [data], [model] and [run].") from error
-    model, data = study.model, study.data
-    named = {"orthogonality": model.orthogonality, "correlated": model.correlated, "reference": data.reference}
-    named["visits"] = data.visits == "all"
-    unused = [name for name, value in named.items() if value and name not in model.get_recipe().uses]
-    if unused:
-        raise StudyError([_describe_unused_setting(name, model.recipe, where) for name in unused])
+        raise StudyError(f"{source.where}: a study has the tables [data], [model] and [run].") from error
+    if unused := list_unused_settings(study, source):
+        raise StudyError(unused)
+    try:
+        study.model.get_recipe().check_changes(study.model.recipe_changes, study.model.correlated)
+    except RindicesError as error:
+        raise StudyError(replace(problem, where=source.where) for problem in error.problems) from error
     return study
-
-
-def _describe_unused_setting(name: str, recipe: str, where: str) -> Problem:
-    section, meaning = RECIPE_SETTINGS[name]
-    users = join_names(other for other, each in RECIPES.items() if name in each.uses)
-    what = f"{section}.{name}: the recipe {recipe} does not use {meaning}"
-    return Problem(Severity.ERROR, what, where, f"Leave it out, or use the recipe {users}", ProblemCode.WRONG_OPTION)
 
 
 def format_study_toml(study: StudyConfig) -> str:
@@ -286,19 +280,9 @@ def _format_toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _describe_validation_error(fault: Any, where: str) -> Problem:
+def _describe_validation_error(fault: Any, source: SettingSource) -> Problem:
     """Return an error of pydantic as a problem."""
-    option = ".".join(str(part) for part in fault["loc"])
+    place = tuple(map(str, fault["loc"]))
     sections: dict[str, type[_ConfigSection]] = {"data": DataConfig, "model": ModelConfig, "run": RunConfig}
-    section = (
-        QueueConfig
-        if len(fault["loc"]) > 2 and option.startswith("run.")
-        else sections.get(str(fault["loc"][0]), StudyConfig)
-    )
-    if fault["type"] == "extra_forbidden":
-        cure = capitalise_first(did_you_mean(str(fault["loc"][-1]), list(section.model_fields)))
-        return Problem(Severity.ERROR, f"there is no '{option}' in a study", where, cure, ProblemCode.UNKNOWN_OPTION)
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    value = "" if fault["type"] == "missing" else f" (given: {str(fault['input'])[:60]!r})"
-    what = f"{option}: {message[0].lower()}{message[1:]}{value}"
-    return Problem(Severity.ERROR, what, where, "Change it there", ProblemCode.WRONG_OPTION)
+    section = QueueConfig if len(place) > 2 and place[0] == "run" else sections.get(place[0], StudyConfig)
+    return describe_fault(fault, list(section.model_fields), source)

@@ -31,11 +31,12 @@ from rindices.study.conclude import conclude_without_model
 from rindices.study.config import make_study
 from rindices.study.engines import NO_OBSERVER, Engine, StudyObserver
 from rindices.study.exceptions import NoPatternError, StudyWarning
-from rindices.study.outputs import clear_outputs, write_null_result, write_study, write_study_file
-from rindices.study.preflight import keep_training_scans
+from rindices.study.outputs import ResultsFolder, compute_study_digest, write_null_result, write_study, write_study_file
+from rindices.study.preflight import keep_training_scans, list_settings_without_effect, review_study
 from rindices.study.recipes import RecipeChanges
+from rindices.study.settings import SettingSource
 from rindices.study.store import RunStore
-from rindices.study.study import Study
+from rindices.study.study import Study, check_groups
 from rindices.tables.cohort import ID, Cohort
 from rindices.tables.readers import AnyTable, read_cohort
 from rindices.tables.regions import report_imputed
@@ -161,7 +162,10 @@ def fit(
     imputed = Findings(where="covariates")
     report_imputed(cohort.covariates, cohort.people[ID].tolist(), imputed)
     run = {"seed": int(seed), "workers": workers}
-    config = make_study({"data": data, "model": model, "run": run}, "fit")
+    config = make_study({"data": data, "model": model, "run": run}, SettingSource("fit", is_python=True))
+    with name_arguments():
+        if unused := list_settings_without_effect(cohort, config.data):
+            raise StudyError(unused)
     if isinstance(reference, str | Path):
         reference = load_reference_file(reference)
     with name_arguments():
@@ -204,14 +208,17 @@ def run_study(
     cohort, model_config = study.cohort, study.config.model
     model_config.resolve_values()  # a recipe that cannot run is an error before earlier results are removed
     problems = [*table_problems, *check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)]
-    study.checked.cohort_or_raise()
+    check_groups(cohort)
+    if errors := [problem for problem in review_study(study) if problem.severity is Severity.ERROR]:
+        raise StudyError(errors)
     problems += study.checked.problems
     if model_config.n_members != model_config.members:
         what = (
             f"{model_config.n_members} members are trained instead of {model_config.members}: whole sets of five folds"
         )
         problems.append(Problem(Severity.NOTE, what, code=ProblemCode.MEMBERS_ROUNDED))
-    observer.on_problems(problems)
+    results = None if out is None else ResultsFolder(out, compute_study_digest(study))
+    observer.on_problems([*problems, *([] if results is None else results.report_other_study())])
     folder = runs or (None if out is None else out / "runs")
     with (
         explain_write_errors(f"to {out or folder}", StudyError, "make room or give another --out"),
@@ -220,21 +227,22 @@ def run_study(
         store = RunStore(Path(path))
         with lock_folder(store.folder):
             delete_temporary_files(store.folder)
-            if out is not None:
-                clear_outputs(out)
-            if out is not None and study_file is not None:
-                write_study_file(out, study.config, study_file)
+            if results is not None and study_file is not None and not results.holds_other_study:
+                write_study_file(results.path, study.config, study_file)
             try:
                 model = fit_study(study, store, engine, observer)
             except NoPatternError as error:
                 error.findings = conclude_without_model(study, error.selection)
-                if out is not None:
-                    write_null_result(out, study, error, [*problems, *study.preprocessing.review(cohort)])
-                    observer.on_written(out)
+                if results is not None:
+                    results.clear(study.config, study_file)
+                    found = [*problems, *study.preprocessing.review(cohort)]
+                    write_null_result(results.path, study, error, found)
+                    observer.on_written(results.path)
                 raise
             doubts = list_doubts(model, cohort)
             observer.on_problems([*doubts, *check_consensus_scale(model.card.pattern_scale)])
-            if out is not None:
-                write_study(out, study, model, [*problems, *doubts])
-                observer.on_written(out)
+            if results is not None:
+                results.clear(study.config, study_file)
+                write_study(results.path, study, model, [*problems, *doubts])
+                observer.on_written(results.path)
     return model

@@ -1,6 +1,11 @@
 """Files of a study: the model, the R-indices, the patterns, the people and the selection."""
 
+import hashlib
+import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -9,27 +14,28 @@ from scipy import stats
 from rindices._version import __version__
 from rindices.apply.tables import write_indices
 from rindices.atomic import delete_temporary_files, write_atomically, write_json
-from rindices.errors import Problem
+from rindices.errors import Problem, ProblemCode, RindicesError, Severity, join_names
 from rindices.model.findings import StudyFindings
 from rindices.model.fitted import FittedModel
 from rindices.model.pattern_tables import get_shape, make_change_table, make_course_table
 from rindices.model.records import CohortRecord, SelectionRecord
 from rindices.model.scale import describe_scale
 from rindices.selection.group_difference import RegionEffects
-from rindices.study.config import StudyConfig, format_study_toml
+from rindices.study.config import StudyConfig, format_study_toml, read_study
 from rindices.study.exceptions import NoPatternError
-from rindices.study.study import Study
+from rindices.study.study import Study, StudyPeople
 from rindices.study.subgroups import make_subgroup_table
 from rindices.tables.cohort import describe_cohort
 from rindices.tables.io.spreadsheet import protect_texts
 from rindices.wording import get_wording, load_columns
 
+STUDY_FILE, DESCRIPTION_FILE = "study.toml", "dataset_description.json"
 OUTPUT_FILES = (
     *("model.safetensors", "r_indices.tsv", "r_indices.json", "selection.json", "findings.json"),
     *("r_indices_visits.tsv", "r_indices_visits.json", "wrong_cells.tsv", "wrong_cells.json"),
     *("patterns.tsv", "patterns.json", "effects.tsv", "effects.json", "cohort.json", "report.html"),
     *("subgroups.tsv", "subgroups.json", "checklist.md"),
-    *("trajectories.tsv", "trajectories.json", "dataset_description.json"),
+    *("trajectories.tsv", "trajectories.json", DESCRIPTION_FILE, "federation.json"),
 )
 """Files of a study, except ``study.toml`` and ``runs/``."""
 DERIVED_FILES = (
@@ -41,6 +47,9 @@ DERIVED_FILES = (
     *(f"outcome_{name}.{suffix}" for name in ("effects", "concordance", "survival") for suffix in ("tsv", "json")),
 )
 """Files of ``rindices associate``, ``change``, ``predict`` and ``replicate``, which a report beside them shows."""
+_FIRST_NAMED = ("model.safetensors", "r_indices.tsv", "report.html", *DERIVED_FILES)
+"""Files that a message about a replaced study names before others."""
+_DIGEST_KEY = "StudyDigest"
 
 
 def write_study(folder: Path, study: Study, model: FittedModel, problems: Iterable[Problem]) -> None:
@@ -85,7 +94,7 @@ def write_effects(folder: Path, effects: RegionEffects, regions: Sequence[str], 
 
 def write_study_file(folder: Path, study: StudyConfig, source: Path) -> None:
     """Write a study to ``study.toml``, unless that is the file that it was read from."""
-    path = folder / "study.toml"
+    path = folder / STUDY_FILE
     if not path.exists() or not path.samefile(source):
         write_atomically(path, format_study_toml(study).encode())
 
@@ -108,9 +117,92 @@ def write_findings(folder: Path, findings: StudyFindings) -> None:
     write_json(folder / "findings.json", findings.to_dict())
 
 
-def clear_outputs(folder: Path) -> None:
+def compute_study_digest(study: Study) -> str:
+    """Return a digest of everything that the results of a study depend on."""
+    people = StudyPeople(study, study.config.model)
+    return compute_settings_digest(study.config, people.data_key)
+
+
+def compute_settings_digest(study: StudyConfig, data: str) -> str:
+    """Return a digest of what decides the results of a study; ``data`` stands for its people and their adjustment."""
+    parts = [study.model.model_dump(mode="json"), study.run.seed, study.run.in_parts, data, __version__]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ResultsFolder:
+    """The folder of a study, which may hold the files of an earlier one.
+
+    Parameters
+    ----------
+    path : Path
+    digest : str
+        Of the new study, see `compute_settings_digest`.
+    """
+
+    path: Path
+    digest: str
+
+    @cached_property
+    def earlier_files(self) -> tuple[str, ...]:
+        """Names of the files of an earlier study, and of what was derived from it."""
+        return tuple(name for name in (*OUTPUT_FILES, *DERIVED_FILES) if (self.path / name).is_file())
+
+    @cached_property
+    def holds_other_study(self) -> bool:
+        """Whether the files are of a study with other people, other settings or another version."""
+        try:
+            description = json.loads((self.path / DESCRIPTION_FILE).read_text("utf-8"))
+            digest = description.get(_DIGEST_KEY)
+        except (OSError, ValueError, AttributeError):
+            digest = None
+        return bool(self.earlier_files) and digest != self.digest
+
+    def report_other_study(self) -> list[Problem]:
+        """Return a warning of the files of another study, which are replaced when the new one is finished."""
+        if not self.holds_other_study:
+            return []
+        newest = max((self.path / name).stat().st_mtime for name in self.earlier_files)
+        files = [name for name in self.earlier_files if not name.endswith(".json")] or self.earlier_files
+        others = [name for name in files if name not in _FIRST_NAMED]
+        told = join_names([*(name for name in _FIRST_NAMED if name in files), *others], 8)
+        what = f"{self.path} holds another study ({self._name_tables()}{date.fromtimestamp(newest)})"
+        what += f", whose files are replaced when this one is finished: {told}"
+        cure = "To keep them, interrupt this run and give another folder (--out)"
+        return [Problem(Severity.WARNING, what, "", cure, ProblemCode.RESULTS_REPLACED)]
+
+    def _name_tables(self) -> str:
+        """Return the tables of the earlier study, as far as its study file tells."""
+        try:
+            tables = read_study(self.path / STUDY_FILE).data.volumes
+        except RindicesError:
+            return ""
+        return f"{join_names(Path(table).name for table in tables)}, "
+
+    def clear(self, study: StudyConfig, source: Path | None = None) -> None:
+        """Remove the files of an earlier study and what a killed process left; of the same study, no derived file.
+
+        study: it is written if it has a source; source: file or table that it was read from.
+        """
+        clear_outputs(self.path, with_derived=self.holds_other_study)
+        written = self.path / STUDY_FILE
+        if source is not None:
+            write_study_file(self.path, study, source)
+        elif self.holds_other_study and _is_written_by_program(written):
+            written.unlink()
+
+
+def _is_written_by_program(study_file: Path) -> bool:
+    """Return whether a study file is as `write_study_file` writes it, and not by hand."""
+    try:
+        return study_file.read_text("utf-8") == format_study_toml(read_study(study_file))
+    except (OSError, RindicesError):
+        return False
+
+
+def clear_outputs(folder: Path, with_derived: bool = True) -> None:
     """Remove the files of an earlier study, what was derived from them, and what a killed process left."""
-    for name in (*OUTPUT_FILES, *DERIVED_FILES):
+    for name in (*OUTPUT_FILES, *(DERIVED_FILES if with_derived else ())):
         (folder / name).unlink(missing_ok=True)
     delete_temporary_files(folder)
 
@@ -120,12 +212,17 @@ def _write_people(folder: Path, study: Study, problems: Iterable[Problem]) -> No
     cohort, wrong_cells = study.cohort, study.checked.table
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "cohort.json", CohortRecord.of(describe_cohort(cohort), problems).to_dict())
-    made_by = [{"Name": "rindices", "Version": __version__}]
-    description = {"Name": "R-indices", "BIDSVersion": "1.10.0", "DatasetType": "derivative", "GeneratedBy": made_by}
-    write_json(folder / "dataset_description.json", description)
+    write_description(folder, compute_study_digest(study))
     write_effects(folder, study.tests.effects, cohort.regions, cohort.unit)
     if len(wrong_cells):
         write_table(folder / "wrong_cells.tsv", wrong_cells, cohort.unit)
+
+
+def write_description(folder: Path, digest: str) -> None:
+    """Write what tools of BIDS look for, with the digest of the study, see `compute_settings_digest`."""
+    made_by = [{"Name": "rindices", "Version": __version__}]
+    description = {"Name": "R-indices", "BIDSVersion": "1.10.0", "DatasetType": "derivative", "GeneratedBy": made_by}
+    write_json(folder / DESCRIPTION_FILE, {**description, _DIGEST_KEY: digest})
 
 
 def write_table(path: Path, table: pd.DataFrame, unit: str) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +85,14 @@ class StudyRecipe:
     compares_halves: bool = False
     is_refitted: bool = False
 
+    def list_values(self) -> tuple[str, ...]:
+        """Return the names of the values that a study may change; here there are none."""
+        return ()
+
+    def check_changes(self, changes: RecipeChanges, correlated: bool) -> None:
+        """Raise an error if values of the recipe cannot be changed like that; needs nothing that may be missing."""
+        self.resolve_values(changes, correlated)
+
     def resolve_values(self, changes: RecipeChanges, correlated: bool) -> RecipeValues:
         """Return all values, some of them changed; ``correlated``: whether a copula is learnt. Here there are none."""
         if changes:
@@ -152,6 +160,9 @@ class _DefaultRecipe(StudyRecipe):
     uses_measured_cells = True
     uses = frozenset({"reference", "visits"})
     compares_halves = True
+
+    def list_values(self) -> tuple[str, ...]:
+        return ("shape",)
 
     def resolve_values(self, changes: RecipeChanges, correlated: bool) -> RecipeValues:
         from rindices.learners.ensemble import SHAPES
@@ -228,10 +239,23 @@ class _PaperRecipe(StudyRecipe):
     uses = frozenset({"orthogonality", "correlated"})
     adjust = "linear"  # as published
 
+    def list_values(self) -> tuple[str, ...]:
+        from rindices.learners.gan.recipe import LossWeights, Recipe
+
+        return (*(each.name for each in fields(Recipe)), *(each.name for each in fields(LossWeights)))
+
+    def check_changes(self, changes: RecipeChanges, correlated: bool) -> None:
+        self._customise(changes, correlated)
+
     def resolve_values(self, changes: RecipeChanges, correlated: bool) -> RecipeValues:
-        from rindices.learners.gan.recipe import Recipe, customise_recipe, require_torch
+        from rindices.learners.gan.recipe import require_torch
 
         require_torch("the recipe paper", StudyError)
+        return self._customise(changes, correlated)
+
+    def _customise(self, changes: RecipeChanges, correlated: bool) -> RecipeValues:
+        from rindices.learners.gan.recipe import Recipe, customise_recipe
+
         if "orthogonality" in changes:
             raise StudyError("orthogonality is part of the grid: set it as model.orthogonality, not in recipe_changes.")
         return asdict(customise_recipe(Recipe(), learn_copula=correlated, **changes))

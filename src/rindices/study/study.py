@@ -130,22 +130,31 @@ class StudyPeople:
         """The people (S, N) that each member is trained on, by group and site; None if it is everyone."""
         if not self.recipe.leaves_people_out:
             return None
-        self._check_site_sizes()
+        self.check_site_sizes()
         people = self.cohort.people
         strata = list(zip(*(people[name].astype(str) for name in (GROUP, SITE) if name in people), strict=True))
         measured = sort_people(self.study.cohort, self.study.seed)  # also the cells that are wrong
         values = measured.volumes.to_numpy(dtype=float)
         return find_seen_people(values, strata, range(self.model.n_members), self.study.seed)
 
-    def _check_site_sizes(self) -> None:
-        """Refuse sites whose effect cannot be estimated without the people whom a member leaves out."""
+    def check_reference(self) -> None:
+        """Refuse a reference that lacks a region."""
+        if self.study.reference is not None:
+            self.study.reference.select(self.cohort.regions)
+
+    def check_site_sizes(self) -> None:
+        """Refuse sites whose effect cannot be estimated without the people whom a member leaves out.
+
+        So do the members of the mean difference, with which any study may end.
+        """
         harmoniser = self.study.preprocessing.harmoniser
         sizes = {} if harmoniser is None else dict(zip(harmoniser.sites, harmoniser.counts, strict=True))
         small = [site for site, number in sizes.items() if number < _MIN_SITE_SIZE]
         if small:
             raise StudyError(
                 f"{join_names(small)}: the effect of a site needs at least {_MIN_SITE_SIZE} controls, since each "
-                "ensemble member leaves a fifth of the people out. Leave the site out, or join it to another."
+                "ensemble member leaves a fifth of the people out. Leave the site out "
+                f"(--leave-out-site {','.join(small)}), or join it to another."
             )
 
     @cached_property
@@ -200,6 +209,12 @@ def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:
             numbers = tuple(range(start, min(start + STACK_SIZE, model.n_members)))
             plan.append(MemberSet(point, numbers, model.recipe, json.dumps(own, sort_keys=True), seed, data))
     return plan
+
+
+def check_groups(cohort: Cohort) -> None:
+    """Refuse people who are not controls and patients."""
+    if not cohort.n_controls or not cohort.n_patients:
+        raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
 
 
 def check_settings(cohort: Cohort, model: ModelConfig) -> None:

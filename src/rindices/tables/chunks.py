@@ -115,7 +115,8 @@ class OpenedTable:
         validation = replace(validation, problems=tuple(problems))
         validation.cohort_or_raise()
         request = replace(request, roles=validation.roles)
-        return cls(path, request, dialect, table, validation, is_complete)
+        used = replace(layout, regions=exclude_regions(layout.regions, request.exclude))  # those of all chunks
+        return cls(path, request, dialect, replace(table, layout=used), validation, is_complete)
 
     def select_regions(self, regions: Collection[str]) -> "OpenedTable":
         """Return a copy for reading only these regions and what else the request needs."""

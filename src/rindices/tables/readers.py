@@ -1,7 +1,7 @@
 """Read a table into a validated cohort, R-indices, and another table of the same people."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -92,7 +92,8 @@ CHOICES = errors.parse_codes(
     "labels_folded"
 )
 """Notes about what was decided about a table because the user did not say it."""
-_LIST_OPTIONS = ("controls", "patients", "exclude", "include", "missing_codes", "leave_out_sites")
+_LIST_OPTIONS = ("controls", "patients", "exclude", "include", "missing_codes", "leave_out_sites", "exclude_people")
+_PEOPLE_FILE_SUFFIX = ".txt"
 _LOGGER = logging.getLogger("rindices")
 
 
@@ -115,6 +116,7 @@ def read_cohort(
     on_missing: str = "model",
     impute_covariates: bool = False,
     leave_out_sites: str | Sequence[str] = (),
+    exclude_people: str | int | PathLike[str] | Sequence[str | int] = (),
 ) -> Cohort:
     """Read a table of regional volumes and join it with its participants.
 
@@ -157,6 +159,9 @@ def read_cohort(
         as learnt from controls.
     leave_out_sites : sequence of str
         Sites whose people are left out.
+    exclude_people : sequence of str, or path
+        Ids of people to leave out, such as those with a wrong cell, or a ``.txt`` file with one id a line. An id that
+        nobody has is an error.
 
     Returns
     -------
@@ -181,6 +186,8 @@ def read_cohort(
         on_missing=on_missing,
         impute_covariates=impute_covariates,
         leave_out_sites=leave_out_sites,
+        exclude_people=exclude_people,
+        can_exclude_people=True,
     )
     with errors.name_arguments():
         result = validate_table(request)
@@ -196,9 +203,30 @@ def make_request(
     """Return a request; ``options`` are fields of `TableRequest`, and a list may be given as a single value."""
     tables = [volumes] if isinstance(volumes, str | PathLike | pd.DataFrame) else volumes
     lists = {name: tuple(_to_list(value)) for name, value in options.items() if name in _LIST_OPTIONS}
+    lists["exclude_people"] = tuple(_read_people_files(lists.get("exclude_people", ())))
     sources = tuple(_to_source(table, "volumes") for table in tables)
     people = None if participants is None else _to_source(participants, "participants")
     return TableRequest(sources, people, roles, **options | lists)
+
+
+def locate_people_files(folder: Path, names: Sequence[str]) -> list[str]:
+    """Return ids of people, and paths of files of ids, which are relative to a folder."""
+    return [str(locate(folder, name)) if name.endswith(_PEOPLE_FILE_SUFFIX) else name for name in names]
+
+
+def _read_people_files(names: Iterable[str]) -> Iterator[str]:
+    """Yield ids of people, with the lines of a file in place of its name."""
+    for name in names:
+        if not name.endswith(_PEOPLE_FILE_SUFFIX):
+            yield name
+            continue
+        try:
+            lines = Path(name).read_text("utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = errors.describe_os_error(error) if isinstance(error, OSError) else "it is not UTF-8 text"
+            what, findings = f"the ids to leave out cannot be read ({reason})", errors.Findings(where=name)
+            findings.fatal(errors.ProblemCode.FILE_UNREADABLE, what, "Give a text file with one id a line")
+        yield from (line.strip() for line in lines if line.strip())
 
 
 def _to_source(table: AnyTable, argument: str) -> Path | MemoryTable:

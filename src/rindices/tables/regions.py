@@ -109,13 +109,19 @@ def select_icv(table: Table, people: JoinedParticipants) -> pd.Series | None:
 
 
 def check_head_sizes(
-    icv: pd.Series, table: Table, regions: pd.DataFrame, findings: Findings, others: Sequence[str] | None
+    icv: pd.Series,
+    table: Table,
+    regions: pd.DataFrame,
+    findings: Findings,
+    covariates: Sequence[str],
+    is_recognised: bool,
 ) -> None:
     """Warn of people whose intracranial volume is below a brain volume of the table, or below the sum of their regions.
 
     icv (N,); table: with columns of whole-brain volumes among those that are not used; regions (N, R): columns that
     measure volumes are summed, unless the layout is unknown: its columns may overlap; findings: takes the warning;
-    others: the other covariates, if the head size was recognised and not named. Many people are then an error.
+    covariates: those that are adjusted for; is_recognised: whether they were recognised and not named. Many people are
+    then an error.
     """
     head_sizes = pd.to_numeric(icv, errors="coerce").to_numpy(dtype=float)
     parts = _collect_parts(table, regions)
@@ -126,19 +132,19 @@ def check_head_sizes(
         return
     n_below, n_people = int(below[worst].sum()), len(head_sizes)
     is_unit = n_below > _UNIT_SHARE * n_people
-    cure = "Check its unit" if is_unit else "Look at the segmentations of these people"
-    if worst != _SUM_OF_REGIONS and not is_unit:
-        cure += f", or adjust for another head size: --covariates {worst}"
+    cures = ["Check its unit" if is_unit else "Look at the segmentations of these people"]
+    others = [name for name in covariates if name != "icv"]
+    is_adjusted = len(others) < len(covariates)
+    instead = next((name for name in parts if freesurfer.is_head_size(name)), None)
+    if instead is not None and is_adjusted and not is_unit:
+        cures.append(f"or adjust for another head size: --covariates {','.join([*others, instead])}")
     what = f"{n_below:,} of {format_count(n_people, 'person has', 'people have')} an ICV below {worst}"
     report = findings.warn
-    if others is not None and n_below > _DOUBTFUL_SHARE * n_people:
+    if is_recognised and is_adjusted and n_below > _DOUBTFUL_SHARE * n_people:
         report = findings.error
-        doubt = "Check its unit" if is_unit else "Look at the segmentations"
-        another = f"--covariates {','.join([*others, worst])}, " if worst != _SUM_OF_REGIONS else ""
-        without = f"--covariates {','.join(others) or 'none'}"
-        cure = f"{doubt}, and say which head size to adjust for: {another}{without} "
-        cure += f"or --covariates {','.join([*others, 'icv'])}"
-    report(ProblemCode.SMALL_HEAD_SIZES, what, cure, offenders=compress(table.ids, below[worst]))
+        cures.append(f"or adjust for none: --covariates {','.join(others) or 'none'}")
+        cures.append(f"or adjust for this one all the same: --covariates {','.join([*others, 'icv'])}")
+    report(ProblemCode.SMALL_HEAD_SIZES, what, ", ".join(cures), offenders=compress(table.ids, below[worst]))
 
 
 def _collect_parts(table: Table, regions: pd.DataFrame) -> dict[str, FloatArray]:

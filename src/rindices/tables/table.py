@@ -1,6 +1,6 @@
 """Read files or folders of regions into tables with ids, and join several tables by id."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial, reduce
 from itertools import compress
@@ -109,7 +109,8 @@ def take_people(value: Any, mask: BoolArray) -> Any:
 def read_region_tables(paths: Sequence[Path | MemoryTable], roles: ColumnRoles, findings: Findings) -> Table:
     """Read tables of regions and join them by id: two hemispheres, or aparc and aseg."""
     tables = [_read_region_table(path, roles, findings) for path in paths]
-    joined = reduce(partial(_join_tables, findings=findings), tables)
+    named = {name.lower() for name in roles.named()}
+    joined = reduce(partial(_join_tables, named=named, findings=findings), tables)
     sides = {name[:2] for name in joined.layout.regions if name[:3] in {"lh_", "rh_"}}
     if joined.layout.format == "aparc" and len(sides) == 1:
         what = f"only the {'left' if sides == {'lh'} else 'right'} hemisphere is here"
@@ -343,8 +344,8 @@ def _match_rows(ids: Sequence[str], column: Sequence[str | None]) -> dict[str, i
     return {left: rows[right] for left, right in id_rules.match_ids(ids, rows).pairs.items()}
 
 
-def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
-    """Add the columns of a second table to the rows of the first, by id."""
+def _join_tables(left: Table, right: Table, named: Collection[str], findings: Findings) -> Table:
+    """Add the regions of a second table to the rows of the first, by id, and the columns that the user named."""
     findings = findings.at(right.where)
     same = sorted(set(left.layout.regions.values()) & set(right.layout.regions.values()))
     if same:
@@ -359,11 +360,14 @@ def _join_tables(left: Table, right: Table, findings: Findings) -> Table:
         what = f"{extra:,} people are only here, {len(lacking):,} people of {left.where} are not here"
         cure = "Their regions count as missing; people who are only in the second table are not read"
         findings.warn(ProblemCode.UNMATCHED_IDS, what, cure, offenders=lacking)
-    columns = [*right.layout.regions, *([right.layout.icv] if right.layout.icv else [])]
+    others = [name for name in right.layout.participant_columns if name.lower() in named and name not in left.frame]
+    brain = [name for name in right.layout.aside.get("composite", []) if freesurfer.is_brain_volume(name)]
+    columns = [*right.layout.regions, *([right.layout.icv] if right.layout.icv else []), *brain, *others]
     columns = [column for column in columns if column not in left.frame]
     added = right.frame[columns].reset_index(drop=True).reindex(rows).reset_index(drop=True)
     frame = pd.concat([left.frame.reset_index(drop=True), added], axis=1)
     layout = _merge_layouts(left.layout, right.layout)
+    layout = replace(layout, participant_columns=(*layout.participant_columns, *others))
     return replace(left, frame=frame, layout=layout, where=f"{left.where} + {right.where}")
 
 

@@ -1,11 +1,13 @@
 """Read and validate tables, once and in one pass; the rest of the package trusts the cohort."""
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import gt
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray
@@ -20,24 +22,46 @@ from rindices.errors import (
     did_you_mean,
     format_count,
     join_names,
+    parse_codes,
 )
 from rindices.tables import participants, regions
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, check_visits, sort_keys
 from rindices.tables.io.frames import MemoryTable
 from rindices.tables.layout import formats
 from rindices.tables.layout.formats import holds_features, select_columns
+from rindices.tables.layout.freesurfer import is_brain_volume
 from rindices.tables.regions import OnMissing, UnfilteredCohort
-from rindices.tables.table import NO_COLUMN, ColumnRoles, IndexedTable, Table, find_id_columns, read_region_tables
+from rindices.tables.table import (
+    NO_COLUMN,
+    ColumnRoles,
+    IndexedTable,
+    Table,
+    find_id_columns,
+    read_region_tables,
+    take_people,
+)
 from rindices.tables.validation import values
 from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.tables.validation.ids import match_ids
 from rindices.tables.validation.missing_codes import NO_CODES, mask_missing_codes, may_hold_codes, report_codes
 from rindices.tables.validation.values import ALL_MEASURES, MEASURES, Unit
 from rindices.wording import get_wording
 
+_MAX_EXCLUDED = 5
+"""Largest number of people whom a message offers to leave out."""
+_EXCLUDE_OPTION = "--exclude-people"
+_CURED_BY_EXCLUSION = parse_codes(
+    "impossible_values not_a_number negative_values zero_volumes mixed_units missing_values contradictory_visits "
+    "small_head_sizes unknown_category infinite_values"
+)
+
 
 @dataclass(frozen=True)
 class TableRequest:
-    """The tables to read and the options for reading them, see `rindices.read_cohort`."""
+    """The tables to read and the options for reading them, see `rindices.read_cohort`.
+
+    can_exclude_people: whether the user can name people to leave out, so that messages may offer it.
+    """
 
     volumes: tuple[Path | MemoryTable, ...]
     participants: Path | MemoryTable | None
@@ -53,7 +77,9 @@ class TableRequest:
     model_regions: tuple[str, ...] = ()
     impute_covariates: bool = False
     leave_out_sites: tuple[str, ...] = ()
+    exclude_people: tuple[str, ...] = ()
     on_outlier: str | None = None
+    can_exclude_people: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +91,8 @@ class ValidationResult:
     of the intracranial volume; aside: number of columns that are not used, by reason; measures: number of regions of
     each kind of measure: volume, thickness or area; units: unit of each kind of measure; kinds: whether each named
     covariate is a number or has categories, in words; participants: the table that the people were joined with; keys:
-    (N,) unique key of each row, made of participant and session; comparable between chunks of a table.
+    (N,) unique key of each row, made of participant and session; comparable between chunks of a table; left_out: the
+    names that were found, of those of the people and sites to leave out.
     """
 
     problems: tuple[Problem, ...]
@@ -87,6 +114,7 @@ class ValidationResult:
     region_names: tuple[str, ...] = ()
     participants: IndexedTable | None = None
     keys: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -100,6 +128,17 @@ class ValidationResult:
         return self.cohort
 
 
+def offer_exclusion(problem: Problem) -> Problem:
+    """Return a problem with the option that leaves its people out, where it is about few people and may be cured so."""
+    people = problem.offenders
+    is_about_few = problem.offender_kind is OffenderKind.PARTICIPANT and 0 < len(people) <= _MAX_EXCLUDED
+    if not problem.cure or not is_about_few or problem.code not in _CURED_BY_EXCLUSION:
+        return problem
+    whom = "this person" if len(people) == 1 else "these people"
+    option = f"To leave {whom} out: {_EXCLUDE_OPTION} {shlex.quote(','.join(people))}"
+    return replace(problem, cure=f"{problem.cure}. {option}")
+
+
 def validate_table(
     request: TableRequest, chunk: Table | None = None, first: ValidationResult | None = None
 ) -> ValidationResult:
@@ -109,6 +148,14 @@ def validate_table(
     first chunk, from which the unit, the kinds of the covariates and the participants are known for later ones. Returns
     with all problems; none is raised.
     """
+    result = _validate_table(request, chunk, first)
+    if not request.can_exclude_people:
+        return result
+    return replace(result, problems=tuple(offer_exclusion(problem) for problem in result.problems))
+
+
+def _validate_table(request: TableRequest, chunk: Table | None, first: ValidationResult | None) -> ValidationResult:
+    """Return `validate_table` without offers to leave people out."""
     findings = Findings()
     try:
         for name, value, options in (
@@ -118,13 +165,17 @@ def validate_table(
             if value is not None and value not in options:
                 cure = capitalise_first(did_you_mean(value, options))
                 findings.fatal(ProblemCode.UNKNOWN_OPTION, f"{name} = '{value}' is not known", cure, subject=name)
-        parts, roles = _read_unfiltered_cohort(request, findings, chunk, first)
+        table = _read_regions(request, findings) if chunk is None else chunk
+        table, excluded = _exclude_people(table, request.exclude_people, findings, is_chunk=chunk is not None)
+        parts, roles = _read_unfiltered_cohort(request, findings, table, first)
     except TableError as error:  # its problems may not be among the findings: of a file that could not be read
         return ValidationResult(tuple(dict.fromkeys([*findings, *error.problems])))
     of_table = findings.at(parts.table.where)
     policy = OnMissing(request.on_missing)
+    left_out = list(excluded)
     if request.leave_out_sites:
-        parts = parts.take(_find_other_sites(parts, request.leave_out_sites))
+        others, sites = _find_other_sites(parts, request.leave_out_sites, is_chunk=chunk is not None)
+        parts, left_out = parts.take(others), left_out + sites
     if parts.groups is not None:  # people of other groups are left out, so their values are not checked
         parts = parts.take(parts.groups.labels.notna().to_numpy() | parts.groups.unlabelled)
     word = get_wording(Unit.ANY if holds_features(parts.table.layout, request.measure) else None)
@@ -163,18 +214,47 @@ def validate_table(
         cohort=cohort,
         roles=replace(roles, covariates=tuple(parts.covariates)),
         units={kind: str(each) for kind, each in units.items()},
+        left_out=tuple(left_out),
     )
 
 
+def _read_regions(request: TableRequest, findings: Findings) -> Table:
+    """Read the tables of regions, with the selected columns."""
+    table = read_region_tables(request.volumes, request.roles, findings)
+    wanted = (request.include, request.measure, request.model_regions)
+    return replace(table, layout=select_columns(table.layout, *wanted, findings.at(table.where)))
+
+
+def _exclude_people(table: Table, names: Sequence[str], findings: Findings, is_chunk: bool) -> tuple[Table, list[str]]:
+    """Return the rows of all other people than those with these ids, and the ids that were found.
+
+    An id that nobody has is an error, unless the table is a chunk, whose others may hold it.
+    """
+    if not names:
+        return table, []
+    of_table, matches = findings.at(table.where), match_ids(names, table.ids)
+    unknown = [] if is_chunk else [name for name in names if name not in matches.pairs]
+    if unknown:
+        report_unknown_people(unknown, of_table, table.ids)
+    found = set(matches.pairs.values())
+    keep = np.array([name not in found for name in table.ids], dtype=bool)
+    if found and not is_chunk:
+        what = f"{format_count(len(found), 'person', 'people')} left out, as asked"
+        of_table.note(ProblemCode.PEOPLE_LEFT_OUT, what, offenders=sorted(found))
+    return (table if keep.all() else take_people(table, keep)), list(matches.pairs)
+
+
+def report_unknown_people(names: Sequence[str], findings: Findings, ids: Sequence[str] = ()) -> None:
+    """Report ids of people to leave out that nobody has; ``ids`` are those that there are."""
+    what = f"{format_count(len(names), 'id')} to leave out that nobody has"
+    cure = capitalise_first(did_you_mean(names[0], ids)) if ids else "Give ids as the table spells them"
+    findings.error(ProblemCode.UNKNOWN_PERSON, what, cure, offenders=names)
+
+
 def _read_unfiltered_cohort(
-    request: TableRequest, findings: Findings, table: Table | None, first: ValidationResult | None
+    request: TableRequest, findings: Findings, table: Table, first: ValidationResult | None
 ) -> tuple[UnfilteredCohort, ColumnRoles]:
     """Return the content of the tables, and the columns as they were named or recognised."""
-    if table is None:
-        table = read_region_tables(request.volumes, request.roles, findings)
-        wanted, of_file = (request.include, request.measure, request.model_regions), findings.at(table.where)
-        layout = select_columns(table.layout, *wanted, of_file)
-        table = replace(table, layout=layout)
     codes, names = request.missing_codes, (*find_id_columns(table.frame, table.id_column), table.session_column)
     positive = [name for name in table.frame.columns if formats.is_positive_covariate(name)]
     positive += [*table.layout.regions, *([table.layout.icv] if table.layout.icv else [])]
@@ -204,12 +284,15 @@ def _read_unfiltered_cohort(
     return UnfilteredCohort(table, people, numbers, covariates, groups, sites, icv), roles
 
 
-def _find_other_sites(parts: UnfilteredCohort, names: Sequence[str]) -> BoolArray:
-    """Return the people (N,) of all other sites than those with these names."""
+def _find_other_sites(parts: UnfilteredCohort, names: Sequence[str], is_chunk: bool) -> tuple[BoolArray, list[str]]:
+    """Return the people (N,) of all other sites than those with these names, and the names that were found.
+
+    A site that is not there is an error, unless the table is a chunk, whose others may hold it.
+    """
     findings = parts.people.findings
     sites = pd.Series(dtype="object", index=parts.regions.index) if parts.sites is None else parts.sites
     present = sorted(sites.dropna().unique())
-    unknown = [name for name in names if name not in present]
+    unknown = [] if is_chunk and parts.sites is not None else [name for name in names if name not in present]
     if unknown:
         what, name = f"there is no site '{unknown[0]}' to leave out", unknown[0]
         if present:
@@ -217,9 +300,11 @@ def _find_other_sites(parts: UnfilteredCohort, names: Sequence[str]) -> BoolArra
         else:
             findings.error(ProblemCode.UNKNOWN_SITE, what, "Name the column: --site COLUMN", subject=name)
     is_left_out: BoolArray = sites.isin(names).to_numpy(dtype=bool)
-    what = f"{format_count(int(is_left_out.sum()), 'person', 'people')} of {format_count(len(names), 'site')} left out"
-    findings.note(ProblemCode.SITES_LEFT_OUT, what, offenders=names, offender_kind=OffenderKind.SITE)
-    return ~is_left_out
+    if not is_chunk:
+        people = format_count(int(is_left_out.sum()), "person", "people")
+        what = f"{people} of {format_count(len(names), 'site')} left out"
+        findings.note(ProblemCode.SITES_LEFT_OUT, what, offenders=names, offender_kind=OffenderKind.SITE)
+    return ~is_left_out, [name for name in names if name in present]
 
 
 def _check_values(parts: UnfilteredCohort, measure: str | None, findings: Findings) -> dict[str, Unit]:
@@ -249,7 +334,7 @@ def _check_adjustment(
     parts: UnfilteredCohort, request: TableRequest, unit: Unit, findings: Findings
 ) -> UnfilteredCohort:
     """Say which recognised covariates are adjusted for; not head size, if the values are divided by it."""
-    covariates, others = parts.covariates, None
+    covariates = parts.covariates
     if request.roles.covariates is None:
         if unit is Unit.NORMALISED and "icv" in covariates:
             covariates = covariates.drop(columns="icv")
@@ -259,14 +344,15 @@ def _check_adjustment(
             what = "nothing is adjusted for: no column of age, sex or head size was recognised"
             cure = "To adjust: --covariates NAMES"
         parts.people.findings.note(ProblemCode.COVARIATES_USED, what, cure)
-        others = [name for name in covariates if name != "icv"] if "icv" in covariates else None
     of_table = findings.at(parts.table.where)
     if unit is Unit.STANDARDISED and len(covariates.columns):
         what = f"standardised values are adjusted for {join_names(covariates.columns)}"
         cure = "If a normative model has removed this already: --covariates none"
         of_table.note(ProblemCode.ADJUSTED_TWICE, what, cure)
-    if parts.icv is not None and (request.find_groups or "icv" in covariates):
-        regions.check_head_sizes(parts.icv, parts.table, parts.regions, of_table, others)
+    has_other_head_size = any(map(is_brain_volume, covariates))
+    if parts.icv is not None and ("icv" in covariates or (request.find_groups and not has_other_head_size)):
+        names, is_recognised = list(covariates.columns), request.roles.covariates is None
+        regions.check_head_sizes(parts.icv, parts.table, parts.regions, of_table, names, is_recognised)
     return replace(parts, covariates=covariates)
 
 

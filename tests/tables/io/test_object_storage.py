@@ -14,7 +14,6 @@ from typer.testing import CliRunner, Result
 
 import rindices.cli.main
 from rindices.errors import TableError
-from rindices.study import preflight
 from tests.federated.sites import simulate_people
 
 BUCKET = "s3://studies/people"
@@ -62,13 +61,9 @@ def run(*words: object) -> Result:
 
 
 @pytest.mark.parametrize("in_parts", [False, True])
-def test_a_study_in_a_bucket_is_that_of_the_file(
-    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_parts: bool
-) -> None:
-    if in_parts:
-        monkeypatch.setattr(preflight, "get_memory_size", lambda: 1.0)
+def test_a_study_in_a_bucket_is_that_of_the_file(bucket: str, tmp_path: Path, in_parts: bool) -> None:
     words = [*COLUMNS, "--recipe", "mean-difference", "--members", 5, "--workers", 1]
-    words += [] if in_parts else ["--no-report"]
+    words += ["--in-parts"] if in_parts else ["--no-report"]
     for name, table in (("remote", bucket), ("local", tmp_path / "people.parquet")):
         result = run("fit", table, *words, "--out", tmp_path / name)
         assert result.exit_code == 0, result.exception
@@ -78,14 +73,14 @@ def test_a_study_in_a_bucket_is_that_of_the_file(
     assert checked.exit_code == 0, checked.output
 
 
-def test_a_part_that_fails_is_named(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_fails_is_named(bucket: str, tmp_path: Path) -> None:
     """The end of a part is cut off, so that its row groups cannot be read."""
     import s3fs
 
     storage = s3fs.S3FileSystem()
     content = storage.cat(f"{bucket}/part-2.parquet")
     storage.pipe(f"{bucket}/part-2.parquet", b"PAR1" + bytes(len(content) // 2) + content[-len(content) // 2 :])
-    monkeypatch.setattr(preflight, "get_memory_size", lambda: 1.0)
-    result = run("fit", bucket, *COLUMNS, "--recipe", "mean-difference", "--workers", 1, "--out", tmp_path / "out")
+    words = [*COLUMNS, "--recipe", "mean-difference", "--workers", 1, "--in-parts"]
+    result = run("fit", bucket, *words, "--out", tmp_path / "out")
     assert isinstance(result.exception, TableError)
     assert "part-2.parquet" in str(result.exception)

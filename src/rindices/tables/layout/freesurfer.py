@@ -31,6 +31,7 @@ _COMPOSITE_REGEX = re.compile(
     r"|[lr]h_(meanthickness_thickness|whitesurfarea_area|totalvolume_volume)|[lr](full_?)?(thickness|surfarea)"
 )
 _BRAIN_VOLUME_REGEX = re.compile(r"supratentorialvol\w*|brainsegvol\w*|totalgrayvol|wholebrain")
+_HEAD_SIZE_REGEX = re.compile(r"supratentorialvol|brainsegvol")
 _NO_TISSUE_REGEX = re.compile(
     r"((left|right)-)?(vessel|(non-)?wm-hypointensities)|optic-chiasm|cc_\w+|wm-hypointensities"
 )
@@ -90,6 +91,11 @@ def may_be_zero(column: str) -> bool:
 def is_brain_volume(column: str) -> bool:
     """Return whether a column is the volume of the brain, or of most of it, which every skull exceeds."""
     return bool(_BRAIN_VOLUME_REGEX.fullmatch(normalise_structure_name(column)))
+
+
+def is_head_size(column: str) -> bool:
+    """Return whether a brain volume of a table can stand for the size of the head."""
+    return bool(_HEAD_SIZE_REGEX.fullmatch(normalise_structure_name(column)))
 
 
 def is_parcel(column: str) -> bool:

@@ -1,0 +1,232 @@
+"""How messages name a setting, what is wrong with its value, and settings that would have no effect.
+
+The same setting is an option of a command, a key of a study file, or an argument in Python. A setting that would have
+no effect in the way in which a study is run is refused: a study that ignores what it was told is another study.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rindices.errors import (
+    UNUSUAL_OPTIONS,
+    Problem,
+    ProblemCode,
+    Severity,
+    capitalise_first,
+    did_you_mean,
+    format_count,
+    join_names,
+)
+from rindices.study.recipes import MEAN_DIFFERENCE, RECIPE_SETTINGS, RECIPES
+from rindices.tables.table import NO_COLUMN
+
+if TYPE_CHECKING:
+    from rindices.study.config import StudyConfig
+
+QUEUES = ("slurm", "pbs", "lsf", "sge")
+"""Engines that are batch systems."""
+RECIPES_IN_PARTS = ("default", MEAN_DIFFERENCE)
+"""Recipes that need sums over people alone, so that a table can be fitted in parts."""
+_RANGE = re.compile(r"\s*(\d{1,2})\s*(?:-|:|\.\.+|to)\s*(\d{1,2})\s*")
+_LISTS = {"patterns": (2, 3, 4), "orthogonality": (0.1, 0.2)}
+"""Lists of numbers, with an example of each."""
+_FAULTS = {
+    "int": "is not a whole number",
+    "float": "is not a number",
+    "bool": "is neither true nor false",
+    "string": "is not text",
+    "tuple": "is not a list",
+    "model": "is not a table of settings",
+    "dict": "is not a table of settings",
+}
+"""What is wrong with a value, by the first word of the type of pydantic's error."""
+
+
+@dataclass(frozen=True)
+class SettingSource:
+    """Where the settings of a study come from.
+
+    Parameters
+    ----------
+    where : str
+        Name of the file, or of the function in Python; empty for a command without a study file.
+    options : frozenset of str
+        Names of the settings that are options of the command, such as ``patterns`` and ``max_steps``.
+    is_python : bool
+        Whether they are arguments of a function.
+    """
+
+    where: str = "study"
+    options: frozenset[str] = frozenset()
+    is_python: bool = False
+
+    def name(self, section: str, key: str) -> str:
+        """Return the name of a setting: ``--patterns``, ``patterns`` in Python, or ``model.patterns`` in a file."""
+        if self.is_python:
+            return key
+        return make_option_name(key) if key in self.options else f"{section}.{key}"
+
+    def write(self, key: str, value: object) -> str:
+        """Return a setting with a value, as it is written in the place that the settings come from."""
+        if not self.is_python and (not self.where or key in self.options):
+            items = value if isinstance(value, tuple) else (value,)
+            return f"{make_option_name(key)} {','.join(map(str, items))}"
+        text = f'"{value}"' if isinstance(value, str) else str(list(value) if isinstance(value, tuple) else value)
+        return f"{key}={text}" if self.is_python else f"{key} = {text}"
+
+
+def make_option_name(key: str) -> str:
+    """Return the option of a command for a setting."""
+    return UNUSUAL_OPTIONS.get(key, f"--{key.replace('_', '-')}")
+
+
+class _Unused(NamedTuple):
+    """A setting that would have no effect: its section and name, the reason, and what to do beside leaving it out."""
+
+    section: str
+    key: str
+    why: str
+    instead: str = ""
+
+
+def list_unused_settings(study: "StudyConfig", source: SettingSource) -> list[Problem]:
+    """Return an error for each setting that a study names and that would have no effect."""
+    rules = [_find_unused_by_recipe(study, source), _find_unused_by_engine(study, source), _find_unused_columns(study)]
+    rules += [find_unused_in_parts(study, source)] if study.run.in_parts else []
+    found = {(each.section, each.key): each for rule in rules for each in rule}
+    return [_describe_unused(each, source) for each in found.values()]
+
+
+def _describe_unused(unused: _Unused, source: SettingSource) -> Problem:
+    what = f"{source.name(unused.section, unused.key)} has no effect: {unused.why}"
+    cure = f"Leave it out{', or ' if unused.instead else ''}{unused.instead}"
+    return Problem(Severity.ERROR, what, source.where, cure, ProblemCode.WRONG_OPTION, unused.key)
+
+
+def _find_unused_by_recipe(study: "StudyConfig", source: SettingSource) -> Iterator[_Unused]:
+    """Yield the settings that the recipe does not use."""
+    model, recipe = study.model, study.model.get_recipe()
+    named = {"orthogonality": model.orthogonality is not None, "correlated": model.correlated}
+    named |= {"reference": study.data.reference is not None, "visits": study.data.visits == "all"}
+    for key in (key for key, is_named in named.items() if is_named and key not in recipe.uses):
+        section, meaning = RECIPE_SETTINGS[key]
+        users = [name for name, each in RECIPES.items() if key in each.uses]
+        yield _Unused(section, key, f"the recipe {recipe.name} does not use {meaning}", _use_recipe(users, source))
+    for key in (key for key in model.recipe_changes if key not in recipe.list_values()):
+        users = [name for name, each in RECIPES.items() if key in each.list_values()]
+        other = f"choose another: {did_you_mean(key, recipe.list_values())}" if recipe.list_values() else ""
+        instead = _use_recipe(users, source) if users else other
+        yield _Unused("model.recipe_changes", key, f"the recipe {recipe.name} has no {key}", instead)
+    if recipe.name == MEAN_DIFFERENCE and max(model.patterns or (1,)) > 1:
+        yield _Unused("model", "patterns", f"the recipe {recipe.name} has one index", "change the recipe")
+
+
+def _use_recipe(users: list[str], source: SettingSource) -> str:
+    """Return the advice to use one of several recipes."""
+    others = "" if len(users) < 2 else f" (or {join_names(users[1:])})"
+    return f"use {source.write('recipe', users[0])}{others}"
+
+
+def _find_unused_by_engine(study: "StudyConfig", source: SettingSource) -> Iterator[_Unused]:
+    """Yield the settings that the engine does not use."""
+    run = study.run
+    if run.scheduler is not None and run.engine != "dask":
+        add = f"add {source.write('engine', 'dask')}"
+        yield _Unused("run", "scheduler", f"the engine {run.engine} does not connect to a Dask scheduler", add)
+    elif run.scheduler is not None and run.workers != -1:
+        yield _Unused("run", "workers", "a running scheduler has its own workers", "leave the scheduler out")
+    if study.model.recipe == MEAN_DIFFERENCE and not run.in_parts:
+        why = f"the recipe {MEAN_DIFFERENCE} is fitted in one process of this machine"
+        if run.engine != "local":
+            yield _Unused("run", "engine", why, "change the recipe")
+        elif run.workers not in (-1, 1):
+            yield _Unused("run", "workers", why, "change the recipe")
+
+
+def _find_unused_columns(study: "StudyConfig") -> Iterator[_Unused]:
+    """Yield the settings of the table that need another one."""
+    data = study.data
+    if data.participants_id is not None and data.participants is None:
+        yield _Unused("data", "participants_id", "there is no table of participants", "name the table (--participants)")
+    has_no_covariates = data.covariates in ((), (NO_COLUMN,))
+    if data.impute_covariates and has_no_covariates:
+        yield _Unused("data", "impute_covariates", "there are no covariates", "name covariates")
+    if data.icv_for == "all" and (has_no_covariates or data.adjust == "none"):
+        yield _Unused("data", "icv_for", "nothing is adjusted for head size", "adjust for it")
+
+
+def find_unused_in_parts(study: "StudyConfig", source: SettingSource) -> Iterator[_Unused]:
+    """Yield the settings that a table that is fitted in parts cannot take."""
+    data, model, run = study.data, study.model, study.run
+    if run.engine in QUEUES:
+        both = f"{source.write('engine', 'dask')} and {source.write('scheduler', 'ADDRESS')}"
+        start = f"start Dask workers in jobs of your own and set {both}"
+        yield _Unused("run", "engine", "parts of a table are fitted by Dask workers", start)
+    if data.harmonise not in (None, "none"):
+        none = source.write("harmonise", "none")
+        yield _Unused("data", "harmonise", "a table that is fitted in parts is not harmonised", f"set {none}")
+    elif data.harmonise is None and data.site not in (None, NO_COLUMN):
+        none = source.write("harmonise", "none")
+        yield _Unused("data", "site", "a table that is fitted in parts is not harmonised", f"add {none}")
+    settings = {
+        "reference": ("takes no reference", data.reference is not None),
+        "visits": ("has one row a person", data.visits is not None),
+        "impute_covariates": ("imputes no covariates", data.impute_covariates),
+    }
+    for key, (why, is_named) in settings.items():
+        if is_named:
+            yield _Unused("data", key, f"a table that is fitted in parts {why}")
+    if len(data.volumes) > 1:
+        number = format_count(len(data.volumes), "table")
+        yield _Unused("run", "in_parts", f"{number} are joined in memory", "join them to one parquet file")
+    if model.recipe not in RECIPES_IN_PARTS:
+        users = _use_recipe(list(RECIPES_IN_PARTS), source)
+        yield _Unused("run", "in_parts", f"the recipe {model.recipe} needs everyone in memory", users)
+
+
+def describe_fault(fault: Mapping[str, Any], known: list[str], source: SettingSource) -> Problem:
+    """Return an error of pydantic about a value as a problem.
+
+    fault: with its place, type and input; known: the names that may stand in its place.
+    """
+    section, *keys = map(str, fault["loc"])
+    key, inner = next(iter(keys), ""), ".".join(keys)
+    code = ProblemCode.WRONG_OPTION
+    if fault["type"] == "extra_forbidden":
+        place = ".".join((section, *keys))
+        cure = capitalise_first(did_you_mean(str(fault["loc"][-1]), known))
+        what, code = f"there is no '{place}' in a study", ProblemCode.UNKNOWN_OPTION
+        return Problem(Severity.ERROR, what, source.where, cure, code)
+    name = source.name(section, key if key in (*_LISTS, *source.options) else inner) if keys else section
+    if fault["type"] == "missing":
+        what = f"{name} is missing"
+        example = '[data] with volumes = "dlmuse.csv"' if section == "data" else name
+        return Problem(Severity.ERROR, what, source.where, f"Add {example}", code)
+    what, cure = _explain_value(fault), "Change it there"
+    if key in _LISTS:
+        cure = f"Give one or several: {source.write(key, _suggest_numbers(key, fault['input']))}"
+    return Problem(Severity.ERROR, f"{name}: {what}", source.where, cure, code, key)
+
+
+def _suggest_numbers(key: str, given: object) -> tuple[float, ...]:
+    """Return numbers of a list: those of the range that a text means, else an example."""
+    found = _RANGE.fullmatch(str(given)) if key == "patterns" else None
+    numbers = tuple(range(int(found[1]), int(found[2]) + 1)) if found else ()
+    return numbers if numbers and numbers[0] > 0 and len(numbers) <= 9 else _LISTS[key]
+
+
+def _explain_value(fault: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value, in plain words."""
+    kind, given, context = str(fault["type"]), repr(fault["input"])[:60], fault.get("ctx", {})
+    if kind == "value_error":
+        return str(fault["msg"]).removeprefix("Value error, ")
+    if kind == "literal_error":
+        choices = re.findall(r"'([^']*)'", str(context.get("expected", "")))
+        return f"{given} is not known: {did_you_mean(str(fault['input']), choices)}"
+    if kind.startswith(("greater_than", "less_than")):
+        (bound,) = (value for key, value in context.items() if key in ("ge", "gt", "le", "lt"))
+        return f"{given} is {'below' if kind.startswith('greater') else 'above'} {bound:g}"
+    word = _FAULTS.get(kind.partition("_")[0])
+    return f"{given} {word}" if word else f"{str(fault['msg'])[:1].lower()}{str(fault['msg'])[1:]} (given: {given})"
