@@ -3,7 +3,7 @@
 import pytest
 
 from rindices.model.findings import describe_shape, group_regions, make_pattern_finding
-from rindices.model.records import ArtefactRecord, HeldOutLikelihoodRecord, PatternRecord, RegionChange
+from rindices.model.records import ArtefactKind, ArtefactRecord, HeldOutLikelihoodRecord, PatternRecord, RegionChange
 from rindices.report.sections import load_statements
 
 REPRODUCED = PatternRecord("r1", 0.9, (0.8, 1.0), 0.9, (0.8, 0.95), 0.3, (0.2, 0.4), 0.8, (0.7, 0.9))
@@ -56,7 +56,8 @@ def test_only_regions_whose_interval_excludes_zero_are_named() -> None:
 
 @pytest.mark.parametrize("patterns", [(), ("r1",), ("r2",)])
 def test_a_sign_of_an_artefact_takes_the_word_reproduced_away(patterns: tuple[str, ...]) -> None:
-    sign = ArtefactRecord("uniform_ratio", "the patients", "all regions of the patients are 0.30 times", patterns)
+    what = "all regions of the patients are 0.30 times"
+    sign = ArtefactRecord(kind=ArtefactKind.UNIFORM_RATIO, block="the patients", what=what, patterns=patterns)
     finding = make_pattern_finding(REPRODUCED, [], [sign])
     text = load_statements().reproduction(finding)
     assert ("artefact" in text) == (patterns != ("r2",))

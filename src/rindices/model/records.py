@@ -116,6 +116,34 @@ class Reproduction(StrEnum):
     ARTEFACT = "artefact"
 
 
+class ArtefactKind(StrEnum):
+    """Sign of an artefact.
+
+    ``UNIFORM_RATIO``: all regions of a block, or its head size, differ from those of others by one factor.
+    ``ALL_REGIONS``: most regions separate patients from controls almost by themselves. ``ONE_SITE``: an R-index
+    separates patients from controls at one site alone. ``SIDES_SWAPPED``: left and right are swapped.
+    """
+
+    UNIFORM_RATIO = "uniform_ratio"
+    ALL_REGIONS = "all_regions"
+    ONE_SITE = "one_site"
+    SIDES_SWAPPED = "sides_swapped"
+
+
+class ArtefactRecord(Record):
+    """A sign that what a study found is an artefact.
+
+    ``block`` names the people, for instance 'the patients' or 'site B'; ``patterns`` the R-indices that are concerned,
+    none for all; ``what`` is a sentence with the block, the numbers and the usual causes; ``figures`` has the numbers.
+    """
+
+    kind: ArtefactKind = field(kw_only=True)
+    block: str = field(kw_only=True)
+    patterns: tuple[str, ...] = field(default=(), kw_only=True)
+    what: str = field(kw_only=True)
+    figures: Mapping[str, float] = field(default_factory=dict, metadata=OMIT_EMPTY, kw_only=True)
+
+
 class SettingRecord(Record):
     """A grid point: number of patterns M and weight lambda of orthogonality (None where the recipe has none)."""
 
@@ -210,21 +238,6 @@ class RegionChange(Record):
     def is_certain(self) -> bool:
         """Whether the interval is known and excludes 0."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
-
-
-class ArtefactRecord(Record):
-    """A sign that a finding is an artefact.
-
-    kind: of sign; block: the people concerned, for instance "the patients" or "site B"; what: one sentence that names
-    the block and the usual cause, with its numbers; patterns: names of the R-indices concerned; empty for all of them;
-    figures: numbers behind the sentence.
-    """
-
-    kind: str
-    block: str
-    what: str
-    patterns: tuple[str, ...] = ()
-    figures: Mapping[str, float] = field(default_factory=dict, metadata=OMIT_EMPTY)
 
 
 class PatternRecord(Record):

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from rindices.errors import Problem, ProblemCode, Severity, capitalise_first, format_count, join_names
 from rindices.model.apply_checks import compare_information
+from rindices.model.findings import StudyFindings
 from rindices.model.fitted import FittedModel
 from rindices.model.records import Reproduction, SelectionRecord
 from rindices.selection.dimensions import MIN_GROUP_OVERLAP
@@ -128,11 +129,21 @@ def collect_study_warnings(selection: SelectionRecord) -> list[Problem]:
     return [Problem(Severity.WARNING, what, "", capitalise_first(cure), code) for code, what, cure in warnings]
 
 
+def report_artefacts(findings: StudyFindings) -> list[Problem]:
+    """Return a warning for each sign of an artefact."""
+    cure = "Look at these people in the table and in the images, and correct or leave out what is wrong"
+    return [
+        Problem(Severity.WARNING, f"looks like an artefact: {sign.what}", "", cure, ProblemCode.ARTEFACT)
+        for sign in findings.artefacts
+    ]
+
+
 def list_doubts(model: FittedModel, cohort: Cohort) -> list[Problem]:
     """Return what the adjustment, the tests and the patterns of a model give reason to doubt."""
     assert model.selection is not None
     assert model.indices is not None
     doubts = [*model.preprocessing.review(cohort), *collect_study_warnings(model.selection)]
+    doubts += [] if model.findings is None else report_artefacts(model.findings)
     sites = {SITE: cohort.people[SITE].to_numpy()} if SITE in cohort.people else {}
     doubts += compare_information(model.indices.assign(**sites))
     if model.visit_indices is not None:

@@ -20,6 +20,7 @@ from rindices.model.findings import (
 )
 from rindices.model.fitted import FittedModel
 from rindices.model.records import SelectionRecord
+from rindices.study.artefacts import find_artefacts
 from rindices.study.study import Study
 from rindices.tables.cohort import GROUP, ID, SITE, Cohort
 from rindices.tables.validation.groups import CONTROL, PATIENT
@@ -36,6 +37,7 @@ def conclude_study(study: Study, model: FittedModel) -> FittedModel:
         model,
         model.selection,
         people=count_people(study),
+        artefacts=find_artefacts(study, model),
         covariates=correlate_covariates(study.cohort, model.indices, model.index_names),
     )
     return attach_findings(model, findings)
@@ -54,7 +56,7 @@ def attach_findings(model: FittedModel, findings: StudyFindings) -> FittedModel:
 
 def conclude_without_model(study: Study, selection: SelectionRecord) -> StudyFindings:
     """Return the findings of a study that ends without a model."""
-    return collect_findings(None, selection, people=count_people(study))
+    return collect_findings(None, selection, people=count_people(study), artefacts=find_artefacts(study))
 
 
 def count_people(study: Study) -> CountedPeople:

@@ -25,7 +25,7 @@ from rindices.lock import lock_folder
 from rindices.model.fitted import FittedModel
 from rindices.model.normal_reference import NormalReference, load_reference_file
 from rindices.preprocess.measures import DEFAULT_ICV_FOR
-from rindices.study.checks import check_consensus_scale, check_sample_size, list_doubts
+from rindices.study.checks import check_consensus_scale, check_sample_size, list_doubts, report_artefacts
 from rindices.study.cohort_fit import fit_study
 from rindices.study.conclude import conclude_without_model
 from rindices.study.config import make_study
@@ -235,7 +235,7 @@ def run_study(
                 error.findings = conclude_without_model(study, error.selection)
                 if results is not None:
                     results.clear(study.config, study_file)
-                    found = [*problems, *study.preprocessing.review(cohort)]
+                    found = [*problems, *study.preprocessing.review(cohort), *report_artefacts(error.findings)]
                     write_null_result(results.path, study, error, found)
                     observer.on_written(results.path)
                 raise
