@@ -155,7 +155,9 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     if isinstance(ending, NoPatternError):  # a result and not a failure
         typer.echo(str(ending), err=True)
         say = load_statements()
+        assert ending.findings is not None
         facts = [
+            *(("looks like an artefact", sign.what) for sign in ending.findings.artefacts),
             ("adjusted for", say.adjustment(ending.selection.adjustment)),
             ("difference", say.difference(ending.findings)),
         ]
