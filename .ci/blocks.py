@@ -37,18 +37,14 @@ FEWER = " && cut -d, -f1-61 demo/volumes.csv > demo/fewer.csv && mv demo/fewer.c
 REPLACEMENTS = (
     ("--seed 0 --out demo", f"--seed 0 --out demo{FEWER}"),
     ("z = deviations", "deviations = deviations.iloc[:, :60]\nz = deviations"),
-    ("simulate --task basic", "simulate --task tiny"),
     ("simulate --task small", "simulate --task tiny"),
     ("--task organs --seed 0 --out organs", f"--task organs --seed 0 --out organs{FIFTH}"),
-    ("icv --out results", "icv --patterns 3 --members 2 --workers 1 --out results"),
-    ("--recipe contrastive", "--recipe contrastive --members 2 --workers 1"),
     ("    --patterns 3 --members 5 --out", "    --patterns 1 --members 2 --workers 1 --out"),
     ("--patterns 3 --members 5 --out", "--patterns 3 --recipe contrastive --members 2 --workers 1 --out"),
     ("--patterns 1,2,3,4", "--patterns 1,2 --members 2 --workers 1"),
     ("--patterns 2,3", "--patterns 2"),
     ("--patterns 2 --out", "--patterns 1 --members 2 --workers 1 --out"),
     ("--patterns 3 --out", "--patterns 3 --recipe contrastive --members 2 --workers 1 --out"),  # then scored
-    ("ri.fit(cohort, patterns=3)", "ri.fit(cohort, patterns=1, members=2, workers=1)"),
     ('ri.simulate_cohort("small"', 'ri.simulate_cohort("tiny"'),
     ("patterns=3, members=5)", "patterns=2, members=2, workers=1, seed=5)"),
 )

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from scripts.read_page import SENTENCE_END, Line, Page, read_page, tidy
@@ -45,9 +46,13 @@ COURSE = (  # said of regions that do not all change together
     r"how (?:it|each pattern) unfolds",
     r"trajectories\.tsv",
 )
-MORE_LIKELY = re.compile(
-    rf"(?P<word>more|less) likely\b.*?\([^()]*?(?P<first>{NUMBER})\).*?\bthan\b.*?\([^()]*?(?P<second>{NUMBER})\)"
-)
+FIRST_NUMBER = rf"\((?:[^()]*? )??({NUMBER})"
+MORE_LIKELY = re.compile(rf"(more|less) likely\b.*?{FIRST_NUMBER}.*?\bthan\b.*?{FIRST_NUMBER}")
+LIKELIHOOD = re.compile(rf"{SHAPE.pattern}[^;|()\d]*(?:\([^;|()\d]*)?(?<![\w.])(-\d+\.\d+)", re.IGNORECASE)
+LIKELIHOOD_BEFORE = re.compile(rf"(-\d+\.\d+) {SHAPE.pattern}")
+CORRELATION = re.compile(rf"(\w+)(?: \((\w+)\))? ({NUMBER}) \(p = (0?\.\d+)\)")
+PERMUTATIONS = re.compile(r"(?:of|shuffled|permuted|same) ([\d,]+) (?:trials|times|(?:random )?permutations)")
+SIDES = re.compile(rf"^ \((right|left) ({NUMBER}), (right|left) ({NUMBER})\)")
 
 
 class Statement(NamedTuple):
@@ -189,7 +194,11 @@ class Study:
     @cached_property
     def spoken(self) -> list[Line]:
         """What is said on terminal and page, in one form."""
-        return [Line(text=tidy(line), tag="terminal", ids=(), headings=()) for line in self.terminal] + self.page.lines
+        lines, label = [], ""
+        for line in self.terminal:
+            label = label if line.startswith(" ") else line.partition(" ")[0]
+            lines.append(Line(text=tidy(line), tag="terminal", ids=(), headings=(label,)))
+        return lines + self.page.lines
 
     def read_existing(self, name: str) -> pd.DataFrame:
         """Return a table, which must exist."""
@@ -342,6 +351,10 @@ def find_false_direction(sentence: str, region: Region, changes: dict[str, Chang
     if directions and (directions[-1]["loss"] is not None) != (value < 0):
         return f"{name} is called a {directions[-1][0]}, and changes by {value:.2f}"
     number = re.match(rf"[ ,]*\(?({NUMBER})(?! ?[%\d])", sentence[region.end :])
+    if sides := SIDES.match(sentence[region.end :]):
+        given = {label: to_number(sides[2 if sides[1][0].upper() == label[-1] else 4]) for label in region.names}
+        false = [label for label in given if not agrees(f"{given[label]:.2f}", changes[label].change)]
+        return f"{', '.join(false)} changes by {changes[false[0]].change:.2f}" if false else ""
     expected = (*values, float(np.mean(values))) if onset is None else (onset.change,)
     if number and not any(agrees(number[1], each) for each in expected):
         return f"{name} is given {number[1]} instead of {expected[0]:.2f}"
@@ -363,7 +376,8 @@ def find_missing_regions(study: Study, found: list[Region], changes: dict[str, C
 def check_strongest_regions(study: Study) -> Iterator[Statement]:
     """Regions that are listed as the strongest ones have intervals that exclude zero."""
     for line in study.page.lines:
-        if line.cells and "strongest" in " ".join(line.headings).lower() and study.find_regions(line.cells[0]):
+        is_listed = re.search(r"strongest|largest change", " ".join(line.headings), re.IGNORECASE)
+        if line.cells and is_listed and study.find_regions(line.cells[0]):
             for _, low, high in INTERVAL.findall(line.text):
                 is_sure = to_number(low) * to_number(high) > 0
                 yield judge(line, is_sure, "its interval includes zero")
@@ -433,9 +447,20 @@ def check_likelihoods(study: Study) -> Iterator[Statement]:
     for line in study.spoken:
         for sentence in split_sentences(line.text):
             if match := MORE_LIKELY.search(sentence):
-                first, second = to_number(match["first"]), to_number(match["second"])
-                is_true = first > second if match["word"] == "more" else first < second
+                first, second = map(to_number, match.groups()[1:])
+                is_true = first > second if match[1] == "more" else first < second
                 yield judge(line, is_true, f"{first} and {second}", sentence)
+            before = [(shape, number) for number, shape in LIKELIHOOD_BEFORE.findall(sentence)]
+            for shape, number in before or LIKELIHOOD.findall(sentence):
+                is_true = any(agrees(number, value) for value in list_likelihoods(study, shape.lower()))
+                yield judge(line, is_true, f"the likelihood of {shape} is another one", sentence)
+
+
+def list_likelihoods(study: Study, shape: str) -> list[float]:
+    """Return the likelihoods of a shape that were found for all numbers of patterns."""
+    names = {shape, *(old for old, new in SHAPES.items() if new == shape), SHAPES.get(shape, shape)}
+    records = [each.get("held_out") or {} for each in (study.selection["chosen"], *study.selection["grid"])]
+    return [record[name] for record in records for name in names if isinstance(record.get(name), float)]
 
 
 def check_p_value(study: Study) -> Iterator[Statement]:
@@ -446,7 +471,7 @@ def check_p_value(study: Study) -> Iterator[Statement]:
     yield judge("JSON", is_equal, "selection.json has another", f"p = {study.values['difference']['p']}")
     is_explained = any(re.search(r"\bp\b", line.text) for line in study.page.lines if line.tag == "figcaption")
     for line in study.spoken:
-        for number in re.findall(r"\bp ?=? ?(0?\.\d+)", line.text):
+        for number in re.findall(r"\bp ?=? ?(0?\.\d+)", CORRELATION.sub("", line.text)):
             is_other = line.tag == "text" and any(agrees(number, other) for other in others)
             if agrees(number, difference["p"]) or not is_other:
                 yield judge(line, agrees(number, difference["p"]), f"p is {difference['p']:.4f}")
@@ -454,8 +479,23 @@ def check_p_value(study: Study) -> Iterator[Statement]:
                 yield judge(line, is_explained, "the p-value of another test, which is not explained")
         for number in re.findall(r"Monte Carlo error (?:of )?(0?\.\d+)", line.text):
             yield judge(line, agrees(number, difference["p_error"]), f"the error is {difference['p_error']:.4f}")
-        for number in re.findall(r"(?:of|shuffled|same) ([\d,]+) (?:trials|times|random permutations)", line.text):
+        for number in PERMUTATIONS.findall(line.text):
             yield judge(line, to_number(number) == difference["permutations"], f"{difference['permutations']} times")
+
+
+def check_correlations_with_covariates(study: Study) -> Iterator[Statement]:
+    """What is left of a covariate in the patients' R-indices, with its p-value."""
+    rows = study.people.merge(study.indices[["participant_id", *study.names]], on="participant_id")
+    patients = rows[rows["group"] == "patient"]
+    for line in study.spoken:
+        pattern = study.find_pattern(line)
+        if pattern is None or "correlation" not in line.text:
+            continue
+        for name, level, value, p in CORRELATION.findall(line.text):
+            column = patients[name] == level if level else patients[name]
+            expected = stats.spearmanr(column, patients[pattern])
+            is_true = agrees(value, expected.statistic) and abs(float(p) - expected.pvalue) < 0.01
+            yield judge(line, is_true, f"{name}: {expected.statistic:.3f} (p = {expected.pvalue:.3f})")
 
 
 def check_numbers_of_people(study: Study) -> Iterator[Statement]:
@@ -503,12 +543,22 @@ def check_outlying_measurements(study: Study) -> Iterator[Statement]:
     """The number of outlying measurements is that of the table."""
     table = study.read_table("outlying_measurements.tsv", "wrong_cells.tsv")
     cells, people = (0, 0) if table is None else (len(table), table["participant_id"].nunique())
+    owners = pd.DataFrame({"participant_id": []}) if table is None else table
+    by_group = owners.merge(study.people, on="participant_id").groupby("group")["participant_id"]
+    groups = {str(group): (len(ids), ids.nunique()) for group, ids in by_group}
     for line in study.spoken:
         for found in re.findall(
             r"(\d+) (?:cells?|measurements?) of (\d+) (?:people|persons?|participants?)", line.text
         ):
             is_true = tuple(map(int, found)) == (cells, people)
             yield judge(line, is_true, f"{cells} of {people} people in the table")
+        owners_said = (
+            re.findall(r"(\d+) in (\d+) (control|patient)s?\b", line.text) if "measurement" in line.text else []
+        )
+        for found in owners_said:
+            number, owners = groups.get(found[2], (0, 0))
+            is_true = tuple(map(int, found[:2])) == (number, owners)
+            yield judge(line, is_true, f"{number} of {owners} {found[2]}s in the table")
 
 
 def check_figures_of_patterns(study: Study) -> Iterator[Statement]:
@@ -527,19 +577,22 @@ def check_figures_of_patterns(study: Study) -> Iterator[Statement]:
             for number in re.findall(r"AUC[^.;|(]*? (0\.\d+)", line.text):
                 is_true = agrees(number, auc, 1.01)
                 yield judge(line, is_true, f"the AUC of {name} is {auc:.3f}")
-            for number in re.findall(r"(?:carried by|prevalence[^:]*:?|[Aa]bout) (\d+) (?:%|in 100)", line.text):
+            for number in re.findall(r"(?:carried by|prevalence[^:|]*:|[Aa]bout) (\d+) (?:%|in 100)", line.text):
                 is_true = agrees(number, 100 * share)
                 yield judge(line, is_true, f"{share:.3f} of patients have {name}")
             yield from read_reproducibility(line, records[name])
         given = next(entry for entry in study.values["patterns"] if entry["name"] == name)
-        yield judge("JSON", abs(given["auc"] - auc) < 0.01, f"{auc:.3f}", f"{name}: AUC {given['auc']}")
+        value = given["auc"]["value"] if isinstance(given["auc"], dict) else given["auc"]
+        yield judge("JSON", abs(value - auc) < 0.01, f"{auc:.3f}", f"{name}: AUC {value}")
 
 
 def read_reproducibility(line: Line, record: dict[str, Any]) -> Iterator[Statement]:
     """Compare a statement about reproducibility with its figure and interval."""
     value, (low, high) = record["split_half"], record["split_half_interval"]
     word = "not reproduced" if high < 0.5 else "not known" if low < 0.5 else "reproduced"
-    for match in re.finditer(rf"([Nn]ot reproduced|[Nn]ot known|[Rr]eproduced)[^:|.]*: {INTERVAL.pattern}", line.text):
+    for match in re.finditer(
+        rf"([Nn]ot reproduced|[Nn]ot known|[Rr]eproduced)[^:|.]*: [a-z -]*{INTERVAL.pattern}", line.text
+    ):
         is_true = match[1].lower() == word and all(map(agrees, match.groups()[1:], (value, low, high)))
         yield judge(line, is_true, f"{word}: {value:.3f} ({low:.3f} to {high:.3f})")
 
@@ -566,6 +619,17 @@ def check_number_of_patterns(study: Study) -> Iterator[Statement]:
     for line in study.terminal:
         if found := re.match(r"patterns? +(\d+)", line):
             yield judge("terminal", int(found[1]) == number, fault, line)
+
+
+def check_scale(study: Study) -> Iterator[Statement]:
+    """The range of half of the controls."""
+    controls = study.indices[study.indices["group"] == "control"]
+    for line in study.spoken:
+        said = re.search(r"half of the study's controls have ([^)]*)", line.text)
+        for low, high, name in re.findall(r"(0\.\d+) to (0\.\d+) in (r\d+)", said[1] if said else ""):
+            quartiles = controls[name].quantile([0.25, 0.75]).tolist()
+            is_true = agrees(low, quartiles[0]) and agrees(high, quartiles[1])
+            yield judge(line, is_true, f"half of them have {quartiles[0]:.3f} to {quartiles[1]:.3f} in {name}")
 
 
 def check_correlations(study: Study) -> Iterator[Statement]:
@@ -651,6 +715,7 @@ CHECKS: dict[Check, int] = {  # with the smallest number of statements that each
     check_course: 1,
     check_likelihoods: 0,
     check_p_value: 3,
+    check_correlations_with_covariates: 0,
     check_numbers_of_people: 5,
     check_counts_of_regions: 0,
     check_groups_of_people: 2,
@@ -658,6 +723,7 @@ CHECKS: dict[Check, int] = {  # with the smallest number of statements that each
     check_figures_of_patterns: 6,
     check_members: 0,
     check_number_of_patterns: 3,
+    check_scale: 0,
     check_correlations: 0,
     check_new_people: 0,
     check_accuracy: 1,

@@ -2,12 +2,14 @@
 
 import importlib.util
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from scripts.read_page import read_page
 from scripts.read_study import compare_picture, compute_auc, load_study, read_study, score_ranks
 
@@ -67,7 +69,7 @@ def make_selection(tables: dict[str, pd.DataFrame]) -> dict[str, object]:
         records.append({"name": name, "split_half": 0.912, "split_half_interval": [0.871, 0.953], "auc": auc})
     grid = [{"setting": {"n_patterns": number}, "members": {"trained": 10}} for number in (1, 2)]
     return {
-        "chosen": {"held_out": {"shape": "straight"}},
+        "chosen": {"held_out": {"shape": "straight", "straight": -45.5583, "curved": -45.5990}},
         "grid": grid,
         "patterns": records,
         "difference": {"p": 0.004975, "p_error": 0.00496, "permutations": 200},
@@ -121,9 +123,29 @@ def make_page(tables: dict[str, pd.DataFrame], figures: dict[str, str]) -> str:
 {"".join(articles)}</main><script>var p = 0.3;</script></body></html>"""
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def describe_pattern(tables: dict[str, pd.DataFrame], name: str) -> list[str]:
+    """Return the lines of a pattern on the terminal, below its first one."""
+    patterns, indices = tables["results/patterns.tsv"], tables["results/r_indices.tsv"]
+    rows = patterns[(patterns["pattern"] == name) & (patterns["severity"] == 1)].set_index("label")["change"]
+    structure = "Hippocampus" if name == "r1" else "AngularGyrus"
+    words = WORDS.get(structure, structure.lower())
+    patients = indices.assign(sex=tables["demo/participants.tsv"]["sex"])[indices["group"] == "patient"]
+    left = stats.spearmanr(patients["sex"] == "M", patients[name])
+    return [
+        f"              loss in {words} (right {rows[f'{structure}_R']:.2f}, left {rows[f'{structure}_L']:.2f})",
+        f"              rank correlation in patients: sex (M) {left.statistic:+.2f} (p = {left.pvalue:.2f})",
+    ]
+
+
+def describe_controls(controls: pd.DataFrame) -> str:
+    ranges = {name: controls[name].quantile([0.25, 0.75]) for name in ("r1", "r2")}
+    return ", ".join(f"{low:.2f} to {high:.2f} in {name}" for name, (low, high) in ranges.items())
+
+
+@pytest.fixture(scope="module")
+def true_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a true study."""
+    tmp_path = tmp_path_factory.mktemp("study")
     tables = make_tables(tmp_path)
     selection = make_selection(tables)
     indices, figures = tables["results/r_indices.tsv"], {}
@@ -139,7 +161,12 @@ def folder(tmp_path: Path) -> Path:
         "difference    patients differ from controls, p = 0.005 (Monte Carlo error 0.005)",
         "patterns      2 (likelihood; test: 2)",
         "shape         straight",
-        *(f"{name}            {text}" for name, text in figures.items()),
+        *(
+            line
+            for name, text in figures.items()
+            for line in [f"{name}            {text}", *describe_pattern(tables, name)]
+        ),
+        f"scale         half of the study's controls have {describe_controls(controls)}",
         "20 people written to new.tsv",
         f"pattern-c-index {score:.3f} over 60 people",
     ]
@@ -148,6 +175,12 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(json.dumps(selection))
     (tmp_path / "results" / "report.html").write_text(make_page(tables, figures))
     return tmp_path
+
+
+@pytest.fixture
+def folder(true_folder: Path, tmp_path: Path) -> Path:
+    """Return a copy of it, to alter."""
+    return Path(shutil.copytree(true_folder, tmp_path / "study"))
 
 
 def test_a_true_study_has_no_fault(folder: Path) -> None:
@@ -189,6 +222,11 @@ ALTERATIONS = {
         + f"</table>{LATE}",
     ),
     "likelihoods": replace_text(PAGE, "(-45.558) than curved ones (-45.599)", "(-45.599) than curved ones (-45.558)"),
+    "the likelihood of curved": replace_text(PAGE, "than curved ones (-45.599)", "than curved ones (-45.899)"),
+    "correlations with covariates": replace_text(TERMINAL, "(M) ", "(F) "),
+    "scale (terminal)": replace_text(TERMINAL, "controls have 0.", "controls have 0.4"),
+    "Hippocampus_R changes": replace_text(TERMINAL, "hippocampus (right -3", "hippocampus (right -5"),
+    "Hippocampus_R, Hippocampus_L": replace_text(TERMINAL, "hippocampus (right -3", "hippocampus (left -3"),
     "p value (report": replace_text(PAGE, "controls (p = 0.005)", "controls (p = 0.017)"),
     "p value (terminal)": replace_text(TERMINAL, "p = 0.005", "p = 0.05"),
     "not explained": replace_text(PAGE, LATE, f"<svg><text>p 0.017</text></svg>{LATE}"),
