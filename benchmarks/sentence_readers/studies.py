@@ -465,7 +465,8 @@ def _write_tables(
     table = pd.concat([people[keys], pd.DataFrame(values.round(4), columns=columns)], axis=1)
     table.to_csv(folder / "volumes.csv", index=False)
     people.to_csv(folder / "participants.tsv", sep="\t", index=False)
-    return [str(folder / "volumes.csv"), "--participants", str(folder / "participants.tsv")]
+    measure = ["--measure", study.measure] if study.measure in ("thickness", "any") else []
+    return [str(folder / "volumes.csv"), "--participants", str(folder / "participants.tsv"), *measure]
 
 
 def make_psychosis(folder: Path, permuted: bool = False) -> RealTables | None:
