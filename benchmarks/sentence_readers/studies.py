@@ -465,7 +465,7 @@ def _write_tables(
     table = pd.concat([people[keys], pd.DataFrame(values.round(4), columns=columns)], axis=1)
     table.to_csv(folder / "volumes.csv", index=False)
     people.to_csv(folder / "participants.tsv", sep="\t", index=False)
-    measure = ["--measure", study.measure] if study.measure in ("thickness", "any") else []
+    measure = ["--measure", study.measure] if study.measure == "thickness" else []
     return [str(folder / "volumes.csv"), "--participants", str(folder / "participants.tsv"), *measure]
 
 
