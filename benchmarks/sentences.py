@@ -41,7 +41,7 @@ OUT = Path(__file__).parent / "results" / "sentences.json"
 MAX_KEPT, MAX_LOST = 2, 2
 """Artefacts that may keep the word "reproduced", and sound studies that may lose it."""
 KINDS = ("sound", "null", "artefact", "harmonised")
-LEVEL, MIN_ORDER_ERRORS = 0.05, 1.5
+LEVEL, MIN_ORDER_ERRORS = 0.05, 3.0
 COLUMNS = (
     *("study", "kind", "seed", "finding", "p", "shape", "accuracy"),
     *("says reproduced", "artefact named", "sentences", "false"),
