@@ -628,7 +628,7 @@ def check_scale(study: Study) -> Iterator[Statement]:
         said = re.search(r"half of the study's controls have ([^)]*)", line.text)
         for low, high, name in re.findall(r"(0\.\d+) to (0\.\d+) in (r\d+)", said[1] if said else ""):
             quartiles = controls[name].quantile([0.25, 0.75]).tolist()
-            is_true = agrees(low, quartiles[0]) and agrees(high, quartiles[1])
+            is_true = agrees(low, quartiles[0], 0.7) and agrees(high, quartiles[1], 0.7)  # of another definition
             yield judge(line, is_true, f"half of them have {quartiles[0]:.3f} to {quartiles[1]:.3f} in {name}")
 
 

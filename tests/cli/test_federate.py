@@ -158,6 +158,7 @@ def test_site_follows_no_link_and_believes_no_forged_end(tmp_path: Path, monkeyp
     assert run("site", *words, "--key", tmp_path / "a.key")[0] == 3
 
 
+@pytest.mark.slow  # masks and a killed site: tests/federated/test_masked_folder.py; the commands: the tests above
 def test_three_sites_mask_their_sums(tmp_path: Path) -> None:
     """Processes of three sites that accepted each other, of which one is killed; the centre asks with masks unasked."""
     exchange, names = tmp_path / "exchange", ("site-0", "site-1", "site-2")
