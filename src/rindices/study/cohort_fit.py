@@ -20,6 +20,7 @@ from rindices.study.group_tests import Finding
 from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet, list_shortened_sets
 from rindices.study.store import RunStore
 from rindices.study.study import Study, StudyPeople, check_settings, find_largest_number
+from rindices.tables.cohort import Cohort
 from rindices.threads import limit_blas_threads
 
 TYPICAL_PATTERNS = (2, 3, 4)
@@ -36,7 +37,7 @@ def fit_study(
     """
     cohort, model = study.cohort, study.config.model
     if not cohort.n_controls or not cohort.n_patients:
-        raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
+        raise StudyError(_explain_missing_group(cohort))
     check_settings(cohort, model)
     preprocessing = study.preprocessing  # people who cannot be adjusted are an error before the tests
     end = StudyEnd(model, study.tests, cohort.unit, collect_provenance(study), preprocessing)
@@ -60,6 +61,15 @@ def fit_study(
         return build_model(trained, end.record_choice(Finding.MEAN_DIFFERENCE, trained.choice, evaluated, failed))
 
     return end.conclude(fit_patterns, fit_difference)
+
+
+def _explain_missing_group(cohort: Cohort) -> str:
+    """Return which group a cohort lacks, and what to do."""
+    if not cohort.n_controls and not cohort.n_patients:
+        return "the cohort has no controls and no patients: name the column of groups and its labels."
+    here, absent = ("controls", "patients") if cohort.n_controls else ("patients", "controls")
+    number = max(cohort.n_controls, cohort.n_patients)
+    return f"the cohort has {number:,} {here} and no {absent}: add {absent}, since a study compares the two groups."
 
 
 class CohortTraining(SettingsTraining):
