@@ -1,10 +1,14 @@
 """Problems have a code and offenders; errors keep them on their way between processes."""
 
 import pickle
+import re
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from rindices.errors import (
+    EXTRAS,
     Findings,
     OffenderKind,
     Problem,
@@ -15,6 +19,7 @@ from rindices.errors import (
     did_you_mean,
     format_quantity,
     join_names,
+    make_install_command,
 )
 
 PEOPLE = ("sub-012", "sub-040", "sub-077", "sub-078", "sub-079", "sub-080")
@@ -88,3 +93,19 @@ def test_suggestions_keep_the_spelling() -> None:
 
 def test_quantities_have_no_exponent() -> None:
     assert [format_quantity(value) for value in (55.9, 1.2345678e6, 0.5)] == ["55.9", "1,234,570", "0.5"]
+
+
+def test_commands_end_a_message_without_a_full_stop_that_would_be_copied() -> None:
+    command = "rindices model import a.pt --as ad_2rindices --out a.safetensors"
+    assert str(Problem(Severity.ERROR, "wrong file", "", f"Convert it: {command}")).endswith(f"Convert it: {command}")
+    assert str(RindicesError(f"torch is missing: {make_install_command('gan')}")).endswith(": pip install torch")
+    assert str(Problem(Severity.ERROR, "a study", "", "Run rindices power to see more")).endswith("see more.")
+
+
+def test_packages_of_extras_are_those_of_the_project() -> None:
+    """They are named without their versions, except fixed ones, so that no shell needs quotation marks."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = {name: project["optional-dependencies"][name] for name in EXTRAS}
+    named = {name: " ".join(re.sub(">=.*", "", each) for each in packages) for name, packages in extras.items()}
+    assert named == EXTRAS
+    assert set(project["optional-dependencies"]) - set(EXTRAS) == {"docs", "dev", "all"}

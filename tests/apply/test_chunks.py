@@ -112,7 +112,7 @@ def test_ids_in_two_chunks_are_named(at: Path, model: ri.FittedModel, people: pd
     if policy == "drop":  # also where one of both rows is left out
         table.loc[3, model.regions[0]] = np.nan
     table.to_csv(at / "t.csv", index=False)
-    with pytest.raises(TableError, match=f"1 id stands more than once: {twice}. Make the ids unique"):
+    with pytest.raises(TableError, match=f"1 duplicate ID: {twice}. Make the ids unique"):
         run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000), on_missing=policy)
     assert not (at / "out.csv").exists()
 
@@ -123,7 +123,7 @@ def test_two_spellings_of_one_participant_are_not_two_people(
     people[["participant_id", *model.covariates]].to_csv(at / "p.csv", index=False)
     names = people["participant_id"].where(people.index != PEOPLE - 2, people["participant_id"][3] + "_T1w")
     people.assign(participant_id=names).drop(columns=list(model.covariates)).to_csv(at / "t.csv", index=False)
-    with pytest.raises(RindicesError, match="more than once"):
+    with pytest.raises(RindicesError, match="duplicate ID"):
         run(at, model, at / "t.csv", participants=at / "p.csv", size=ChunkSize(50, 50, 50_000))
 
 

@@ -94,9 +94,14 @@ TABLES: dict[str, tuple[Change, list[str], str, str]] = {
         "labels",
         "--group",
     ),
-    "text in a number column": (volumes_are(cell("47", "n. d.")), [], "'n. d.' for sub-003 in 47", "Mend these cells"),
+    "text in a number column": (
+        volumes_are(cell("47", "n. d.")),
+        [],
+        "'n. d.' for sub-003 in 47",
+        "Correct these values",
+    ),
     "thousands separators": (volumes_are(cell("47", "3,456.7")), [], "'3,456.7'", "thousands"),
-    "text in a covariate": (people_are(cell("age", "old")), ["--covariates", "age"], "'old' for sub-003", "Mend"),
+    "text in a covariate": (people_are(cell("age", "old")), ["--covariates", "age"], "'old' for sub-003", "Correct"),
     "all-missing region": (volumes_are(lambda v: v.assign(**{"47": np.nan})), [], "MUSE_47", "--exclude MUSE_47"),
     "missing cell": (volumes_are(cell("47", None)), STRICT, "sub-003", "on_missing"),
     "missing covariate": (people_are(cell("age", None)), ["--covariates", "age", *STRICT], "sub-003", "on_missing"),
@@ -109,7 +114,7 @@ TABLES: dict[str, tuple[Change, list[str], str, str]] = {
         "Give the participants of these people",
     ),
     "negative volumes": (volumes_are(cell("47", -12.0)), [], "MUSE_47 of sub-003", "cannot be negative"),
-    "infinite volume": (volumes_are(cell("47", "inf")), [], "MUSE_47", "Mend"),
+    "infinite volume": (volumes_are(cell("47", "inf")), [], "MUSE_47", "Correct"),
     "volumes of 0": (
         volumes_are(cell("47", 0)),
         [],
@@ -132,7 +137,7 @@ TABLES: dict[str, tuple[Change, list[str], str, str]] = {
         volumes_are(cell("702", 1215.979)),
         ["--covariates", "icv"],
         "v.csv: covariate icv cannot be: 1215.98 for sub-003",
-        "Mend these cells.",
+        "Correct these values.",
     ),
     "litres and mm3 mixed": (volumes_are(scaled(slice(0, 5), 1e-6)), [], "sub-000", "one unit"),
     "ml and mm3 mixed": (volumes_are(scaled(slice(0, 5), 1e-3)), [], "sub-000", "one unit"),
@@ -250,7 +255,7 @@ def test_an_impossible_cell_of_few_regions_is_named(tmp_path: Path, value: float
     volumes = muse_volumes(60).iloc[:, [0, *range(2, 10)]].set_axis(["ID", *(f"roi {k}" for k in range(8))], axis=1)
     volumes.loc[3, "roi 5"] = value
     done = CliRunner().invoke(app, ["check", *write_people(tmp_path, volumes, participants_of(volumes))])
-    named = "1 cell is a hundred times and more off the median of the region: roi 5 of sub-003. Mend or empty"
+    named = "1 cell is a hundred times and more off the median of the region: roi 5 of sub-003. Correct or empty"
     assert named in done.output
     assert "divide by zero" not in done.output
 
@@ -330,7 +335,7 @@ def test_all_problems_are_printed_at_once(tmp_path: Path) -> None:
     volumes.to_csv(tmp_path / "v.csv", index=False)
     people.to_csv(tmp_path / "p.csv", index=False)
     options = ["--participants", str(tmp_path / "p.csv"), "--covariates", "age,weight", "--group", "dx"]
-    output = assert_refused(["check", str(tmp_path / "v.csv"), *options], "'bad'", "Mend")
+    output = assert_refused(["check", str(tmp_path / "v.csv"), *options], "'bad'", "Correct")
     for offender in ("MUSE_48", "'old'", "'weight'", "'dx'"):
         assert offender in output
 
@@ -415,7 +420,7 @@ def test_the_id_column_of_the_participants_is_found_or_named(tmp_path: Path) -> 
     detected = CliRunner().invoke(app, arguments)
     assert detected.exit_code == 0, detected.output
     assert "column 'FILE' holds the ids of the table of regions" in detected.output
-    assert "3 rows have an id that stands more than once and is of no one here: no_filename" in detected.output
+    assert "3 rows have duplicate IDs of nobody in the table of regions: no_filename" in detected.output
     named = CliRunner().invoke(app, [*arguments, "--participants-id", "FILE"])
     assert named.exit_code == 0, named.output
     assert "holds the ids" not in named.output

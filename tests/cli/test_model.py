@@ -60,5 +60,7 @@ def test_an_imported_model_has_its_origin() -> None:
 def test_import_asks_for_a_name_or_regions(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["model", "import", "x.saved_model", "--out", str(tmp_path / "m.safetensors")])
     assert done.exit_code == 2
+    message = " ".join(done.stderr.replace("│", " ").split())
+    assert "give --as ad_2rindices or --as brain_aging_5rindices for a published model, or --regions FILE" in message
     done = CliRunner().invoke(app, ["model", "import", "x", "--as", "ad_2rindices", "--out", str(tmp_path / "m.pt")])
     assert done.exit_code == 2

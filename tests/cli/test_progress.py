@@ -1,5 +1,7 @@
 """Lines about a long command: never the same twice, with a time left that is never raised."""
 
+import sys
+
 import pytest
 
 from rindices.cli import progress
@@ -41,7 +43,7 @@ def test_a_terminal_gets_a_bar_and_lines_above_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with progress.Progress("fit") as shown:
         shown.update(1, 4)
         shown.say("2 patterns: members agree 0.900")

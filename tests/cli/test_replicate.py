@@ -99,3 +99,16 @@ def test_tables_that_have_moved_and_common_people_are_said(folder: Path, tmp_pat
     (tmp_path / "a/model.safetensors").unlink()
     with pytest.raises(AnalysisError, match="ended without a model, so it has no pattern"):
         invoke("replicate", tmp_path / "a", folder / "b", "--out", tmp_path / "out")
+
+
+def test_studies_of_different_atlases_are_said_to_differ(folder: Path, tmp_path: Path) -> None:
+    effects = pd.read_csv(folder / "a/effects.tsv", sep="\t")[["region", "d"]].rename(columns={"d": "effect"})
+    others = pd.DataFrame({"region": [f"lh_G_parcel{k}_thickness" for k in range(30)], "effect": 0.1})
+    pd.concat([effects[:12], others]).to_csv(tmp_path / "map.csv", index=False)
+    command = ["replicate", folder / "a", tmp_path / "map.csv", "--out", tmp_path / "out"]
+    done = CliRunner().invoke(app, [*map(str, command)], catch_exceptions=False)
+    assert (
+        "warning: a and map have 12 regions in common, of 36 and 42: their atlases or measures differ." in done.stderr
+    )
+    text = (tmp_path / "out/replication.txt").read_text("utf-8")
+    assert "over the 12 regions that both have (of 36 and 42: their atlases or measures differ)" in text

@@ -2,6 +2,10 @@
 
 import copy
 import json
+import pickle
+import re
+import shlex
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +20,8 @@ import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import ModelError, ProblemCode
 from rindices.model.file import ModelMetadata, find_unsafe_value, parse_metadata
-from rindices.model.safetensors_io import compute_content_digest, read_metadata
+from rindices.model.safetensors_io import PUBLISHED_CHECKPOINTS, compute_content_digest, read_metadata
+from rindices.share.importers import PUBLISHED_MODELS
 
 FIXTURES = Path(__file__).parent / "fixtures"
 GOOD = read_metadata(FIXTURES / "contrastive.safetensors")
@@ -283,3 +288,39 @@ def test_unsafe_values_are_found(value: Any, place: str, what: str) -> None:
 def test_other_text_is_safe() -> None:
     assert find_unsafe_value(GOOD) is None
     assert find_unsafe_value({"é\u3042": ["two\nlines", None, True, -3, 2.5]}) is None
+
+
+def test_another_file_in_the_place_of_a_model_is_named(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("participant_id,47\na,1\n")
+    pd.DataFrame({"a": [1]}).to_excel(tmp_path / "people.xlsx")
+    (tmp_path / "report.html").write_text("<p>Größe" * 2_000, "utf-8")
+    (tmp_path / "results").mkdir()
+    for name, what in {
+        "people.csv": "people.csv: this is a table, not a model. Give the model.safetensors that fit wrote.",
+        "people.xlsx": "people.xlsx: this is a table, not a model.",
+        "report.html": "report.html: this is a text file, not a model.",
+        "results": f"{tmp_path / 'results'} is a folder without a model.safetensors: give a model.",
+    }.items():
+        with pytest.raises(ModelError, match=re.escape(what)):
+            ri.load(tmp_path / name)
+    (tmp_path / "results" / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match=re.escape(f"is a folder: give {tmp_path / 'results' / 'model.safetensors'}")):
+        ri.load(tmp_path / "results")
+
+
+def test_a_checkpoint_in_the_place_of_a_model_names_the_command_that_converts_it(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "ad_2rindices.saved_model", "w") as file:
+        file.writestr("archive/data.pkl", b"")
+    (tmp_path / "my model.pt").write_bytes(pickle.dumps({"a": 1}))
+    for name, options in (("ad_2rindices.saved_model", "--as ad_2rindices"), ("my model.pt", "--regions FILE")):
+        with pytest.raises(ModelError) as caught:
+            ri.load(tmp_path / name)
+        command = str(caught.value).partition("convert it: ")[2]
+        out = f"{Path(name).stem}.safetensors"
+        expected = ["rindices", "model", "import", str(tmp_path / name), *options.split(), "--out", out]
+        assert shlex.split(command) == expected
+        assert caught.value.problems[0].code is ProblemCode.UNSAFE_FILE
+
+
+def test_the_names_of_published_checkpoints_are_those_that_can_be_imported() -> None:
+    assert tuple(PUBLISHED_MODELS) == PUBLISHED_CHECKPOINTS

@@ -215,3 +215,13 @@ def test_volumes_of_any_kind_of_number(simulated: SimulatedCohort, model: ri.Fit
     kinds = dict.fromkeys(regions[:2], "Float64") | dict.fromkeys(regions[2:4], "object")
     other = replace(simulated.cohort, volumes=simulated.cohort.volumes.astype(kinds))
     pd.testing.assert_frame_equal(model.apply(other), model.apply(simulated.cohort))
+
+
+def test_a_table_of_another_atlas_is_named_without_a_suggestion(
+    simulated: SimulatedCohort, model: ri.FittedModel
+) -> None:
+    names = {name: f"lh_parcel{k}_volume" for k, name in enumerate(model.regions[:30])}
+    cohort = replace(simulated.cohort, volumes=simulated.cohort.volumes.rename(columns=names))
+    with pytest.raises(ModelError, match=r"30 regions are missing: .* the table is of another atlas") as caught:
+        model.apply(cohort)
+    assert "did you mean" not in str(caught.value)

@@ -278,7 +278,7 @@ def test_tables_that_cannot_be_used_are_said(straight: ri.FittedModel, browser: 
     few = replace(cohort, volumes=cohort.volumes.iloc[:, :5])
     tables = {
         "scaled differently": write_table(scaled, tmp_path / "scaled.csv"),
-        "stands more than once": write_table(twice, tmp_path / "twice.csv"),
+        "duplicate ID": write_table(twice, tmp_path / "twice.csv"),
         "the column age is missing": write_table(without, tmp_path / "without.csv"),
         "lacks 31 of the 36 regions": write_table(few, tmp_path / "few.csv"),
     }

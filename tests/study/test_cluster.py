@@ -141,4 +141,4 @@ def test_no_scheduler_and_no_packages(folder: Path, tmp_path: Path, monkeypatch:
     monkeypatch.setitem(sys.modules, "distributed", None)
     done = run(*fit)
     assert done.returncode == 1
-    assert 'the engine dask needs distributed, which is not installed: pip install "rindices[cluster]".' in done.stderr
+    assert "distributed, which is not installed: pip install dask-jobqueue distributed\n" in done.stderr

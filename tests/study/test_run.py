@@ -217,5 +217,5 @@ def test_interrupted_training_keeps_its_state(folder: Path) -> None:
 
 def test_no_groups(tmp_path: Path) -> None:
     cohort = ri.simulate_cohort("tiny", seed=1).cohort
-    with pytest.raises(StudyError, match="no controls or no patients"):
+    with pytest.raises(StudyError, match="has 100 patients and no controls: add controls"):
         ri.fit(cohort.take(cohort.is_patient), 2)

@@ -11,7 +11,7 @@ from scipy import special
 import rindices.analysis.tidy as tidy
 from rindices._typing import FloatArray
 from rindices.analysis.model_columns import ModelInputs, UsedColumns, find_used_columns, warn_of_unknown_model
-from rindices.errors import AnalysisError, Severity, format_count, name_problem_arguments
+from rindices.errors import AnalysisError, Severity, format_count, name_arguments, name_problem_arguments
 from rindices.model.fitted import FittedModel
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.wording import load_columns
@@ -28,6 +28,7 @@ class _CodedVariable(NamedTuple):
     level: str = ""  # the value that is coded as 1
 
 
+@name_arguments()
 def associate_indices(
     indices: pd.DataFrame,
     clinical: pd.DataFrame,

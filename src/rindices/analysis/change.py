@@ -18,7 +18,7 @@ from scipy.special import ndtri, stdtr, stdtrit
 import rindices.analysis.slopes as slopes
 import rindices.analysis.tidy as tidy
 from rindices._typing import AnyArray, BoolArray, FloatArray
-from rindices.errors import AnalysisError, Findings, InputError, ProblemCode, format_count, join_names
+from rindices.errors import AnalysisError, Findings, InputError, ProblemCode, format_count, join_names, name_arguments
 from rindices.tables.cohort import GROUP, ID, MAX_YEARS_BETWEEN_VISITS, SESSION
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
@@ -76,6 +76,7 @@ class YearlyChange:
         return sizes | {"indices": indices, "noise_from": source}
 
 
+@name_arguments()
 def change_per_year(
     visits: pd.DataFrame,
     time: str,

@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 import rindices.analysis.tidy as tidy
 from rindices._typing import FloatArray, IntArray
 from rindices.analysis.compare import find_controls
-from rindices.errors import AnalysisError
+from rindices.errors import AnalysisError, name_arguments
 from rindices.learners.prepared_people import order_by_values
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
@@ -33,6 +33,7 @@ COLUMN_DESCRIPTIONS = load_columns("classification")
 SUMMARY_COLUMN_DESCRIPTIONS = load_columns("summary")
 
 
+@name_arguments()
 def classify_patients(
     indices: pd.DataFrame,
     regions: pd.DataFrame | Cohort | None = None,

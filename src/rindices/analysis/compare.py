@@ -11,7 +11,7 @@ from scipy import special
 
 import rindices.analysis.tidy as tidy
 from rindices._typing import AnyArray, BoolArray, FloatArray
-from rindices.errors import AnalysisError, join_names
+from rindices.errors import AnalysisError, join_names, name_arguments
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.validation.groups import CONTROL
 from rindices.wording import load_columns
@@ -80,6 +80,7 @@ def make_subgroups(indices: pd.DataFrame, cuts: Sequence[float] = SEVERITY_CUTS)
     return subgroups
 
 
+@name_arguments()
 def compare_subgroups(
     indices: pd.DataFrame,
     regions: pd.DataFrame,

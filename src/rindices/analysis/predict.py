@@ -13,7 +13,7 @@ from scipy.special import ndtr
 import rindices.analysis.outcome_models as outcome_models
 import rindices.analysis.tidy as tidy
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.errors import AnalysisError, Findings, ProblemCode, format_count, join_names
+from rindices.errors import AnalysisError, Findings, ProblemCode, format_count, join_names, name_arguments
 from rindices.tables.cohort import ID
 from rindices.wording import load_columns
 
@@ -41,6 +41,7 @@ class OutcomePrediction:
     problems: Findings
 
 
+@name_arguments()
 def predict_outcome(
     indices: pd.DataFrame,
     outcomes: pd.DataFrame,

@@ -23,7 +23,7 @@ from sklearn.metrics import roc_auc_score
 
 from rindices._typing import FloatArray
 from rindices.analysis.figures import LINE_COLOUR, UNSURE_COLOUR, UP_COLOUR, draw_panels
-from rindices.errors import AnalysisError, join_names
+from rindices.errors import AnalysisError, join_names, name_arguments
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.wording import load_columns
@@ -81,6 +81,7 @@ def align_regions(
     return regions, first_patterns, second_patterns
 
 
+@name_arguments()
 def replicate_patterns(
     first: FloatArray, second: FloatArray, correlation: FloatArray, structures: Sequence[object], seed: int = 0
 ) -> Replication:
@@ -166,12 +167,16 @@ def _correlate_ranks(columns: FloatArray) -> float:
 
 
 def describe_replication(
-    result: Replication, names: tuple[str, str], people: pd.DataFrame | None = None, has_common_people: bool = False
+    result: Replication,
+    names: tuple[str, str],
+    people: pd.DataFrame | None = None,
+    has_common_people: bool = False,
+    sizes: tuple[int, int] | None = None,
 ) -> str:
     """Return a paragraph for a paper.
 
     people: rows of `compare_people` with the number of the ``study`` (1 or 2); has_common_people: whether both studies
-    may have the same people.
+    may have the same people; sizes: numbers of regions of two studies with different atlases.
     """
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"p_value": _format_p, "join_names": join_names}
@@ -186,6 +191,7 @@ def describe_replication(
         alone=[f"{name} of {study}" for side, study in studies for name in sorted(missed[side].dropna())],
         people=() if people is None else people.groupby("study"),
         has_common_people=has_common_people,
+        sizes=sizes,
         level=LEVEL,
         min_correlation=MIN_CORRELATION,
     )

@@ -8,7 +8,7 @@ import pandas as pd
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from rindices._typing import FloatArray, IntArray
-from rindices.errors import AnalysisError
+from rindices.errors import AnalysisError, name_arguments
 from rindices.model.fitted import FittedModel
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, order_people
@@ -30,6 +30,7 @@ class HalfSplitResult(NamedTuple):
     models: tuple[FittedModel, FittedModel]
 
 
+@name_arguments()
 def reproduce_in_halves(
     cohort: Cohort, fit: Callable[[Cohort], FittedModel], *, splits: int = 1, seed: int = 0
 ) -> HalfSplitResult:

@@ -14,7 +14,7 @@ from rindices._typing import AnyArray, BoolArray, FloatArray
 from rindices.analysis.compare import SEVERITY_CUTS, GroupEffects
 from rindices.analysis.tidy import false_discovery_rate, join_by_id
 from rindices.atomic import write_atomically
-from rindices.errors import AnalysisError, explain_write_errors, join_names
+from rindices.errors import AnalysisError, explain_write_errors, join_names, make_install_command, name_arguments
 from rindices.tables.cohort import ID
 from rindices.wording import load_columns
 
@@ -37,6 +37,7 @@ class VoxelComparison:
     maps: Mapping[str, Image]
 
 
+@name_arguments()
 def compare_voxels(
     indices: pd.DataFrame,
     images: pd.DataFrame,
@@ -116,7 +117,7 @@ def _open_images(paths: Mapping[str, str]) -> dict[str, Image]:
         import nibabel
         from nibabel.filebasedimages import ImageFileError
     except ImportError as error:
-        raise AnalysisError("voxel-wise comparison needs nibabel: pip install 'rindices[brain]'.") from error
+        raise AnalysisError(f"voxel-wise comparison needs nibabel: {make_install_command('brain')}") from error
     images: dict[str, Image] = {}
     unreadable = []
     for person, path in paths.items():

@@ -364,7 +364,7 @@ def _check_parts(job: StreamJob, chunks: Mapping[str, TableChunk], parts: Sequen
             keys = np.array([key for validation in validations for key in validation.keys], dtype=object)
             counts.update(keys[np.isin(_hash_texts(keys), repeated)].tolist())
     if ids := sorted(name for name, times in counts.items() if times > 1):
-        what = f"{format_count(len(ids), 'id stands', 'ids stand')} more than once"
+        what = format_count(len(ids), "duplicate ID")
         cure = "Make the ids unique, or name the column of the session: --session COLUMN"
         raise TableError(Problem(Severity.ERROR, what, "", cure, ProblemCode.DUPLICATE_IDS, offenders=tuple(ids)))
     if SESSION not in parts[0].columns:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from rindices.atomic import atomic_path, write_json
-from rindices.errors import ModelError, describe_os_error
+from rindices.errors import ModelError, describe_os_error, make_install_command
 from rindices.model.scale import UNKNOWN_SCALE
 from rindices.tables.cohort import GROUP
 from rindices.tables.io.spreadsheet import protect_texts
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
-_NO_PYARROW = "writing parquet needs pyarrow: pip install 'rindices[parquet]'."
+_NO_PYARROW = f"writing parquet needs pyarrow: {make_install_command('parquet')}"
 
 
 def write_indices(indices: pd.DataFrame, path: Path, unit: str = "", scale: str = "") -> None:

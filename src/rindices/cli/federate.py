@@ -287,7 +287,7 @@ def _open_mask_key(
         from rindices.federated.masks import SiteKey, compute_fingerprint
     except ModuleNotFoundError as error:
         if accept or left:
-            raise StudyError('masks need the package cryptography: pip install "rindices[federated]".') from error
+            raise StudyError("masks need the package cryptography: pip install cryptography") from error
         return None, ""
     key = SiteKey.open(private, accept, left)
     return key, compute_fingerprint(name, key.public)

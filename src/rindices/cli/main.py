@@ -8,7 +8,7 @@ import typer
 from rindices._version import __version__
 from rindices.cli import apply, change, check, classify, federate, fit, model, planning, replicate, statistics
 from rindices.cli.console import print_json, print_problems
-from rindices.errors import Problem, ProblemCode, RindicesError, Severity, describe_os_error
+from rindices.errors import Problem, ProblemCode, RindicesError, Severity, describe_os_error, speak_options
 
 app = typer.Typer(
     name="rindices",
@@ -45,11 +45,13 @@ def _print_version(is_set: bool) -> None:
 
 @app.callback()
 def _accept_global_options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
-    """Accept options before a command."""
+    """Accept options before a command; messages name options while it runs."""
+    context.with_resource(speak_options())
 
 
 def run() -> None:

@@ -61,10 +61,12 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Convert a checkpoint of the authors' package into a model; no code in it is run."""
+    from rindices.model.safetensors_io import PUBLISHED_CHECKPOINTS
     from rindices.share.importers import import_checkpoint, import_published, read_region_list
 
     if (name is None) == (regions is None):
-        raise typer.BadParameter("give --as NAME for a published model, or --regions FILE for any other")
+        published = " or ".join(f"--as {each}" for each in PUBLISHED_CHECKPOINTS)
+        raise typer.BadParameter(f"give {published} for a published model, or --regions FILE for any other")
     if out.suffix != ".safetensors" or out.resolve() == path.resolve() or not out.absolute().parent.is_dir():
         raise typer.BadParameter("give a new .safetensors file in an existing folder", param_hint="--out")
     if name is not None:
@@ -123,7 +125,7 @@ def publish(
 
     from rindices.cli.options import load_study
     from rindices.model.fitted import load
-    from rindices.share.publish import publish_model
+    from rindices.share.publish import explain_unpublishable, publish_model
     from rindices.study.preflight import read_reference
     from rindices.study.study import Study, StudyPeople
 
@@ -133,7 +135,10 @@ def publish(
     if not path.exists() or not study_file.exists():
         what = f"{results} does not have both model.safetensors and study.toml"
         raise typer.BadParameter(f"{what}: give a folder of rindices fit; models of hospitals cannot be published")
-    model, (config, folder) = load(path), load_study([study_file], {}, {}, {})
+    model = load(path)
+    if reason := explain_unpublishable(model):
+        raise ModelError(reason)
+    config, folder = load_study([study_file], {}, {}, {})
     cohort, _, config = read_study_table(config, folder)
     if cohort.fingerprint() != model.card.fingerprint:
         raise ModelError(f"the table of {study_file} has changed since the model was fitted: fit again.")
@@ -141,7 +146,9 @@ def publish(
     study = Study(cohort, config, read_reference(config.data, folder))
     people = StudyPeople(study, config.model)
     if people.seen is None or len(model.pipelines) != len(model.heads):
-        raise ModelError("only models of recipe default can be published: fit with it, or keep the file to yourself.")
+        raise ModelError(
+            "models that were fitted in parts or at hospitals cannot be published: keep the file to yourself."
+        )
     means = np.array([pipeline.standardiser.mean for pipeline in people.pipelines])
     numbers = [int(np.abs(means - each.standardiser.mean).sum(axis=1).argmin()) for each in model.pipelines]
     is_used = reference is not None and reference.weight >= MIN_REFERENCE_WEIGHT

@@ -78,6 +78,7 @@ def replicate(
         for each in sources
     ]
     regions, first_patterns, second_patterns = analysis.align_regions(*tables)
+    sizes = _warn_of_other_atlas(sources, len(regions))
     structures = [tuple(part.partition(" ")[2] for part in each) for each in regions]
     correlation = _find_correlation(sources, places, regions)
     result = analysis.replicate_patterns(first_patterns, second_patterns, correlation, structures, seed)
@@ -90,7 +91,7 @@ def replicate(
             compared.append(analysis.compare_people(own.indices, applied, named).assign(study=study))
     people = pd.concat(compared)[list(analysis.PEOPLE_COLUMN_DESCRIPTIONS)] if compared else None
     names = (sources[0].name, sources[1].name)
-    text = analysis.describe_replication(result, names, people, has_common_people)
+    text = analysis.describe_replication(result, names, people, has_common_people, sizes)
     settings = {"first": names[0], "second": names[1], "seed": seed, "chance": result.chance, "text": text}
     with explain_write_errors(f"to {out}"):
         analysis.plot_replication(result, names, out / "replication.png")
@@ -150,6 +151,19 @@ def _warn_of_common_people(sources: tuple[_Source, _Source]) -> bool:
         findings.warn(ProblemCode.TRAINING_PEOPLE, what, cure, offenders=both)
     print_problems(findings)
     return bool(both)
+
+
+def _warn_of_other_atlas(sources: tuple[_Source, _Source], n_common: int) -> tuple[int, int] | None:
+    """Warn of two studies that have few regions in common, and return their numbers of regions; None otherwise."""
+    sizes = (len(sources[0].regions), len(sources[1].regions))
+    if 2 * n_common >= min(sizes):
+        return None
+    findings, both = Findings(), f"{sources[0].name} and {sources[1].name}"
+    what = f"{both} have {n_common} regions in common, of {sizes[0]} and {sizes[1]}: their atlases or measures differ"
+    cure = "Only the common regions are compared; to compare all, fit both studies with tables of the same atlas"
+    findings.warn(ProblemCode.UNKNOWN_REGION, what, cure)
+    print_problems(findings)
+    return sizes
 
 
 def _locate_regions(tables: Sequence[Sequence[str]]) -> dict[str, str]:

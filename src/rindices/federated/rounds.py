@@ -136,7 +136,7 @@ class Rounds:
         described = self._answers[kinds.DESCRIBE]
         if lacking := [name for name, answer in described.items() if not answer.facts.get("key")]:
             raise ExchangeError(
-                f"{join_names(lacking)} has no key for masks: install rindices[federated] there, or let all sites and "
+                f"{join_names(lacking)} has no key for masks: pip install cryptography there, or let all sites and "
                 "the centre do without masks (--no-masks)."
             )
         number, rounds = len(self.records) + 1, [record.kind for record in self.records]

@@ -19,7 +19,7 @@ from rindices.errors import (
     join_names,
 )
 from rindices.learners.wrong_cells import CellComparison
-from rindices.model.unusual import label_region
+from rindices.model.unusual import RANGE_TOLERANCE, UnusualCount, label_region, name_range_cause
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.validation.groups import CONTROL, PATIENT
@@ -82,6 +82,8 @@ def check_model_regions(cohort: Cohort, regions: Sequence[str], unit: str) -> No
     extra = [name for name in cohort.regions if name not in set(regions)]
     if missing:
         hint = did_you_mean(missing[0], extra) if extra else f"the model needs {len(regions)} {nouns}"
+        if extra and 2 * len(missing) > len(regions):  # a similar name would be of an unrelated region
+            hint = f"the model needs {len(regions)} {nouns}, and the table is of another atlas, program or measure"
         raise ModelError(f"{len(missing)} {nouns} are missing: {join_names(missing)} ({hint}).")
     if extra:
         raise ModelError(
@@ -106,6 +108,25 @@ def check_scale(values: FloatArray, regions: Sequence[str], unit: str = "") -> N
         names = [f"{regions[int(index)]} ({shift[index]:.0f} sd)" for index in shifted]
         number = f"{format_count(shifted.size, one, many)} scaled differently than in training"
         raise ModelError(f"{number}: {join_names(names)}. Check their unit.")
+
+
+def relate_to_novel(problems: Sequence[Problem], counted: UnusualCount) -> list[Problem]:
+    """Return the problems of new people; those out of a covariate's range are said to be novel or not.
+
+    The adjustment extrapolates beyond the range of controls. People are novel a little later, `RANGE_TOLERANCE` beyond
+    the range of all training people.
+    """
+    related = []
+    for problem in problems:
+        if problem.code is ProblemCode.OUTSIDE_TRAINING_RANGE:
+            n_far = counted.causes.get(name_range_cause(problem.subject), 0)
+            of_them = f"{n_far:,} of them are" if n_far else "none of them is"
+            ending = f"; {of_them} more than {RANGE_TOLERANCE:.0%} of the range outside it, which counts as novel"
+            problem = replace(
+                problem, ending=ending, cure="Their adjustment extrapolates: read their R-indices with care"
+            )
+        related.append(problem)
+    return related
 
 
 def check_results(cohort: Cohort, columns: Sequence[FloatArray]) -> None:

@@ -5,6 +5,7 @@ written from `StudyFindings`, and ``findings.json`` holds it. Nothing here is ab
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -255,12 +256,15 @@ def collect_findings(
     if model is None or chosen is None:
         return StudyFindings(n_patterns=0, decided_by="", method="", **common)
     is_mean_difference = selection.finding == "mean_difference"
+    shape = describe_shape(chosen.held_out)
+    if artefacts and shape is not None and shape.is_order_certain:
+        shape = replace(shape, is_order_certain=False)
     decided_by = "" if is_mean_difference else "asked" if number.forced is not None else number.decided_by
     return StudyFindings(
         n_patterns=model.n_patterns,
         decided_by=decided_by or ("" if is_mean_difference else "agreement"),
         method="" if model.card.recipe is None else model.card.recipe.name,
-        shape=describe_shape(chosen.held_out),
+        shape=shape,
         agreement=chosen.agreement,
         agreement_between=chosen.agreement_between,
         agreement_interval=chosen.concordance_interval,

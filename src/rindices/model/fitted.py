@@ -14,7 +14,15 @@ import pandas as pd
 
 from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks, take_rows
-from rindices.errors import ModelError, PreprocessingError, Problem, ProblemCode, Severity
+from rindices.errors import (
+    ModelError,
+    PreprocessingError,
+    Problem,
+    ProblemCode,
+    Severity,
+    name_arguments,
+    name_problem_arguments,
+)
 from rindices.learners.missing_cells import complete_people
 from rindices.model import apply_checks
 from rindices.model.apply_checks import MIN_INFORMATION
@@ -103,6 +111,7 @@ class FittedModel(ModelContent):
         """The covariates that a table must have."""
         return tuple(coding.name for coding in self.preprocessing.residualiser.codings)
 
+    @name_arguments()
     def apply(
         self,
         cohort: Cohort,
@@ -146,7 +155,7 @@ class FittedModel(ModelContent):
         for problem in result.problems:
             codes = (ProblemCode.PEOPLE_WITHOUT_INDEX, ProblemCode.OUTLYING_VALUES)
             if problem.code in codes and problem.severity is Severity.WARNING:
-                warnings.warn(str(problem), stacklevel=2)
+                warnings.warn(str(name_problem_arguments(problem)), stacklevel=3)
         return result.table
 
     def assess(
@@ -179,6 +188,7 @@ class FittedModel(ModelContent):
             raise ModelError([replace(problem, severity=Severity.ERROR, cure="Leave them out") for problem in left_out])
         labels = {name: combined.people[name] for name in (GROUP, SITE) if name in combined.people}
         problems += apply_checks.compare_information(result.table.assign(**labels))
+        problems = apply_checks.relate_to_novel(problems, result.counted)
         outputs = [*self._note_missing_outputs(), *notes, *outliers, *result.problems, *problems]
         return result._replace(problems=[*make_table_warning(result.counted, self.card.unit), *outputs])
 
@@ -287,6 +297,7 @@ class FittedModel(ModelContent):
 
         return self._unusual_detector.assess(inputs[0], covariates, distances, prepare_rows)
 
+    @name_arguments()
     def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
         """Return the model with the effects of new sites, estimated from their controls.
 

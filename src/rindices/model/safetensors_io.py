@@ -7,6 +7,8 @@ damage; then the values of the arrays are checked. Nothing in a file is ever exe
 
 import hashlib
 import json
+import shlex
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +27,11 @@ METADATA_KEY = "rindices"
 MAX_DIMENSION = 100_000
 """Of regions, patterns or members."""
 _DIGEST_KEY = "sha256"
-_PICKLE_PREFIXES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
+_PICKLE_PREFIXES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".xls", ".parquet", ".gz")
+_N_SAMPLED_BYTES = 4_096
+PUBLISHED_CHECKPOINTS = ("ad_2rindices", "brain_aging_5rindices")
+"""Names by which ``rindices model import --as`` knows published checkpoints."""
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, AnyArray], metadata: Mapping[str, Any]) -> None:
@@ -51,22 +57,58 @@ def open_safetensors(path: Path) -> Iterator[Any]:
     """Open a file that the library finds to be sound; ModelError says why it is not."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe would wait for its other end
-            raise ModelError(f"{path} cannot be read (it is not a file): give a model.safetensors.")
+            raise ModelError(f"{path} is {_describe_non_file(path)}.")
         with path.open("rb") as file:
-            start = file.read(4)
+            start = file.read(_N_SAMPLED_BYTES)
     except OSError as error:
         raise ModelError(f"{path} cannot be read ({describe_os_error(error)}): check the path.") from error
     try:
         with safe_open(path, "numpy") as content:
             yield content
     except (SafetensorError, OSError, MemoryError) as error:
-        if start.startswith(_PICKLE_PREFIXES):
-            what, cure = (
-                "is a pickle or zip, not a model: such files can run code and are refused",
-                "Give a model.safetensors",
-            )
-            raise ModelError(Problem(Severity.ERROR, what, path.name, cure, ProblemCode.UNSAFE_FILE)) from error
+        if problem := _recognise_other_file(path, start):
+            raise ModelError(problem) from error
         raise make_damage_error(path.name, f"is not a model that can be read ({join_names([error])})") from error
+
+
+def _describe_non_file(path: Path) -> str:
+    """Return what a path is that is no file, and what to give in its place."""
+    if not path.is_dir():
+        return "not a file: give a model.safetensors"
+    model = path / "model.safetensors"
+    return f"a folder: give {model}" if model.is_file() else "a folder without a model.safetensors: give a model"
+
+
+def _recognise_other_file(path: Path, start: bytes) -> Problem | None:
+    """Return the problem of a file that is no model but another known kind of file; None for damaged and unknown ones.
+
+    start: its first bytes.
+    """
+    cure = "Give the model.safetensors that fit wrote"
+    if path.suffix.lower() in _TABLE_SUFFIXES:
+        return Problem(Severity.ERROR, "this is a table, not a model", path.name, cure, ProblemCode.DAMAGED_FILE)
+    if start.startswith(_PICKLE_PREFIXES) or zipfile.is_zipfile(path):
+        name = path.stem if path.stem in PUBLISHED_CHECKPOINTS else ""
+        known = f"--as {name}" if name else "--regions FILE"
+        out = f"{path.stem}.safetensors"
+        command = f"rindices model import {shlex.quote(str(path))} {known} --out {shlex.quote(out)}"
+        cure = f"If it is a checkpoint of SurrealGAN, convert it: {command}"
+        what = "this is a pickle or zip, which can run code, and not a model of rindices"
+        return Problem(Severity.ERROR, what, path.name, cure, ProblemCode.UNSAFE_FILE)
+    if _is_text(start):
+        return Problem(Severity.ERROR, "this is a text file, not a model", path.name, cure, ProblemCode.DAMAGED_FILE)
+    return None
+
+
+def _is_text(start: bytes) -> bool:
+    """Return whether the first bytes of a file are text."""
+    try:
+        text = start.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(start) - 4:  # not a character that was cut
+            return False
+        text = start[: error.start].decode("utf-8")
+    return bool(text) and all(char.isprintable() or char in "\r\n\t\ufeff" for char in text)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:

@@ -30,7 +30,7 @@ NOVEL_SHARE = 0.05  # largest share of novel people among people of the training
 _SHARE_STANDARD_ERRORS = 1.64  # by which the share is lowered, because the distances are a sample
 _N_FOLDS = 10
 _MIN_GROUP, _MAX_GROUPS = 5, 200  # of training people with similar distances, of which the mean is stored
-_RANGE_TOLERANCE = 0.05  # of a covariate's range, which new people of the same population may exceed a little
+RANGE_TOLERANCE = 0.05  # of a covariate's range, which new people of the same population may exceed a little
 _OTHER_UNIT_RATIO = 5.0  # to the volumes of controls, beyond which another unit is likely
 _OTHER_TABLE_SHARE = 0.2  # of novel people, from which on the table gets a warning
 _COMMON_CAUSE_SHARE = 0.1  # of the novel people, above which the warning names a cause
@@ -231,10 +231,10 @@ class UnusualDetector:
                 continue
             low, high = self.ranges.get(coding.name, (coding.low, coding.high))
             numbers = covariates[coding.name].to_numpy(dtype=float)
-            tolerance = _RANGE_TOLERANCE * (high - low)
+            tolerance = RANGE_TOLERANCE * (high - low)
             for row in np.flatnonzero((numbers < low - tolerance) | (numbers > high + tolerance)).tolist():
                 text = f"{coding.name} {numbers[row]:g} is outside {low:g} to {high:g}"
-                reasons[row].append(UnusualReason(f"{coding.name} out of range", text))
+                reasons[row].append(UnusualReason(name_range_cause(coding.name), text))
 
     def _flag_regions(self, values: FloatArray, rows: IntArray, reasons: ReasonsByRow) -> None:
         """Name the regions that contribute most to the distance of each person (K, R)."""
@@ -255,6 +255,11 @@ class UnusualDetector:
         many = get_wording(self.unit)("many regions")
         for row in np.delete(rows, people).tolist():
             reasons[row].append(UnusualReason(many, f"{many} together are unusual"))
+
+
+def name_range_cause(covariate: str) -> str:
+    """Return the cause of people who are novel because a covariate is far out of its range in training."""
+    return f"{covariate} out of range"
 
 
 def label_region(region: str) -> str:

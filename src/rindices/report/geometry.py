@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import FloatArray, IntArray
-from rindices.errors import Problem, ProblemCode, RindicesError, Severity, describe_os_error
+from rindices.errors import Problem, ProblemCode, RindicesError, Severity, describe_os_error, make_install_command
 from rindices.tables.layout.region_names import BrainStructure, make_muse_structure, parse_region_name
 
 OUTSIDE_BRAIN, UNLABELLED = -2, -1
@@ -89,7 +89,7 @@ def select_atlas(wanted: Iterable[BrainStructure]) -> Atlas:
     any structure.
     """
     if packages := list_missing_packages():
-        what, cure = f"not installed: {', '.join(packages)}", "Install them: pip install 'rindices[brain]'"
+        what, cure = f"not installed: {', '.join(packages)}", f"Install them: {make_install_command('brain')}"
         raise GeometryError(Problem(Severity.NOTE, what, cure=cure, code=ProblemCode.MISSING_PACKAGE))
     structures = set(wanted)
     n_found = {name: len(structures & set(_read_codes(name).values())) for name in _LABEL_FILES}

@@ -49,9 +49,12 @@ def import_published(path: Path, name: str) -> FittedModel:
     if name not in PUBLISHED_MODELS:
         raise ModelError(f"no published model is called '{name}': {did_you_mean(name, list(PUBLISHED_MODELS))}")
     published, checkpoint = PUBLISHED_MODELS[name], _read_checkpoint(path)
-    if hash_checkpoint(checkpoint) != published["digest"]:
+    digest = hash_checkpoint(checkpoint)
+    if digest != published["digest"]:
         what = f"{path.name} is a checkpoint, but its numbers are not those of the published {name}"
-        raise ModelError(f"{what}: get the file again, or import it as a model of your own with --regions.")
+        other = next((each for each, facts in PUBLISHED_MODELS.items() if facts["digest"] == digest), None)
+        cure = "get the file again, or import it as a model of your own with --regions"
+        raise ModelError(f"{what}: {cure if other is None else f'they are those of {other}, so give --as {other}'}.")
     citation = f"{published['citation']} {CITATION}".strip()
     card = ModelCard(name=name, source="dlmuse", unit="mm3", licence="MIT", citation=citation)
     covariates, order = published["covariates"], tuple(published["order"])

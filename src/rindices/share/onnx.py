@@ -19,7 +19,7 @@ import numpy as np
 from rindices._typing import AnyArray
 from rindices._version import __version__
 from rindices.atomic import write_atomically
-from rindices.errors import ModelError, explain_write_errors
+from rindices.errors import ModelError, explain_write_errors, make_install_command
 from rindices.learners import inference
 from rindices.learners.wrong_cells import FLAG_LIMIT, MAX_SIZE, WRAP_END, WRAP_START
 from rindices.model.apply_checks import resolve_on_outlier
@@ -96,7 +96,7 @@ class _GraphBuilder:
         try:
             import onnx
         except ImportError as error:
-            raise ModelError("writing ONNX needs its library: pip install 'rindices[onnx]'.") from error
+            raise ModelError(f"writing ONNX needs its library: {make_install_command('onnx')}") from error
         self.onnx = onnx
         self.inputs: dict[str, Any] = {}
         self._nodes: list[Any] = []

@@ -96,6 +96,22 @@ def publish_model(
     return replace(published, training=training, intervals=intervals, card=card)
 
 
+def explain_unpublishable(model: FittedModel) -> str:
+    """Return why a file for passing on cannot be made of a model, and what to do; empty if it can."""
+    card = model.card
+    if not card.trained_on or model.training is None:
+        return "this model was imported: pass on the file that it was imported from."
+    if card.finding == "mean_difference":
+        return (
+            "the study has one index along the mean difference, and only patterns of recipe default can be published: "
+            "keep the model to yourself. What can be passed on is patterns.tsv and effects.tsv, which describe groups."
+        )
+    if not list_trajectory_heads(model):
+        name = "another recipe" if card.recipe is None else f"recipe {card.recipe.name}"
+        return f"models of {name} cannot be published: fit again with recipe default, or keep the file to yourself."
+    return ""
+
+
 def make_reference_correlation(reference: NormalReference, regions: Sequence[str]) -> FloatArray:
     """Return the correlations (R, R) of a reference population, shrunk as members shrink them."""
     return np.asarray(
@@ -113,9 +129,10 @@ def coarsen_model(model: FittedModel, reference: FloatArray | None = None) -> Fi
 
     reference (R, R): correlations to store in place of those of the study.
     """
+    if reason := explain_unpublishable(model):
+        raise ModelError(reason)
+    assert model.training is not None
     heads = list_trajectory_heads(model)
-    if not heads or model.training is None or not model.card.trained_on:
-        raise ModelError("only models of recipe default can be published: fit with it, or keep the file to yourself.")
     log_sd = np.log(model.preprocessing.standardiser.sd)
     centre = round_to(log_sd.mean(), _SMALL_STEP)
     sd = np.exp(centre + round_to(log_sd - centre, _LOG_SD_STEP))

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rindices.errors import StudyError
+from rindices.errors import StudyError, make_install_command
 from rindices.study.config import QueueConfig, RunConfig
 from rindices.study.engines import (
     MAX_RETRIES,
@@ -110,8 +110,8 @@ def require_packages(engine: str) -> None:
         for package in ("distributed", "dask_jobqueue"):
             import_module(package)
     except ModuleNotFoundError as error:
-        cure = 'pip install "rindices[cluster]"'
-        raise StudyError(f"the engine {engine} needs {package}, which is not installed: {cure}.") from error
+        cure = make_install_command("cluster")
+        raise StudyError(f"the engine {engine} needs {package}, which is not installed: {cure}") from error
 
 
 def configure_dask() -> AbstractContextManager[Any]:

@@ -33,6 +33,7 @@ from rindices.study.engines import NO_OBSERVER, Engine, StudyObserver
 from rindices.study.exceptions import NoPatternError, StudyWarning
 from rindices.study.outputs import ResultsFolder, compute_study_digest, write_null_result, write_study, write_study_file
 from rindices.study.preflight import keep_training_scans, list_settings_without_effect, review_study
+from rindices.study.progress import FitProgress
 from rindices.study.recipes import RecipeChanges
 from rindices.study.settings import SettingSource
 from rindices.study.store import RunStore
@@ -62,6 +63,7 @@ def fit(
     runs: str | Path | None = None,
     engine: Engine | None = None,
     out: str | Path | None = None,
+    progress: bool | None = None,
     **reading: Any,
 ) -> FittedModel:
     """Learn R-indices from a cohort.
@@ -121,6 +123,9 @@ def fit(
     out : path, optional
         Folder for the files that ``rindices fit`` writes, also where the study ends without a model. Only
         ``study.toml`` and ``report.html`` are left out; ``rindices.write_report(out)`` writes the report.
+    progress : bool, optional
+        Whether to show how much is done on standard error. Left out, a bar in a terminal, a line in a notebook, and
+        nothing elsewhere.
     **reading
         Arguments of `read_cohort` for a table: ``participants``, ``group``, ``covariates``, ...
 
@@ -168,14 +173,14 @@ def fit(
             raise StudyError(unused)
     if isinstance(reference, str | Path):
         reference = load_reference_file(reference)
-    with name_arguments():
+    with name_arguments(), FitProgress("fit", progress) as shown:
         return run_study(
             Study(cohort, config, reference),
             None if out is None else Path(out),
             runs=None if runs is None else Path(runs),
             engine=engine,
             table_problems=[*problems, *imputed],
-            observer=StudyObserver(on_problems=_warn_about_problems),
+            observer=StudyObserver(on_progress=shown.update, on_problems=_warn_about_problems),
         )
 
 

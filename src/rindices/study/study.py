@@ -214,7 +214,16 @@ def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:
 def check_groups(cohort: Cohort) -> None:
     """Refuse people who are not controls and patients."""
     if not cohort.n_controls or not cohort.n_patients:
-        raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
+        raise StudyError(_explain_missing_group(cohort))
+
+
+def _explain_missing_group(cohort: Cohort) -> str:
+    """Return which group a cohort lacks, and what to do."""
+    if not cohort.n_controls and not cohort.n_patients:
+        return "the cohort has no controls and no patients: name the column of groups and its labels."
+    here, absent = ("controls", "patients") if cohort.n_controls else ("patients", "controls")
+    number = max(cohort.n_controls, cohort.n_patients)
+    return f"the cohort has {number:,} {here} and no {absent}: add {absent}, since a study compares the two groups."
 
 
 def check_settings(cohort: Cohort, model: ModelConfig) -> None:

@@ -324,7 +324,7 @@ def check_visits(table: Table, people: pd.DataFrame, findings: Findings) -> None
     if len(set(ids)) == len(ids):
         return
     joined = f"{table.session_column or 'COLUMN'},{table.id_column}"
-    cure = f"If they are different people, make the ids unique, e.g. --id {joined} to join columns; else mend the cells"
+    cure = f"If they are different people, join columns to unique IDs: --id {joined}. Otherwise correct the values"
     order = _sort_visits(ids, sessions)
     names = pd.Series([ids[row] for row in order])
     sex, age = (find_column(people.columns, kinds) for kinds in (SEX_NAMES, AGE_NAMES))

@@ -201,7 +201,9 @@ def _guess_group_column(people: JoinedParticipants, has_labels: bool, is_surreal
     if guess is not None:
         labels = list(groups.normalise_labels(people.frame[guess]).dropna().unique())
         what = f"column '{guess}' may hold the groups: {join_names(labels)}"
-        cure = f"If so: --group {guess}. {groups.describe_label_choice(labels)}"
+        what += " alone, and a study compares controls with patients" if len(labels) == 1 else ""
+        choice = groups.describe_label_choice(labels)
+        cure = choice if len(labels) == 1 else f"If so: --group {guess}. {choice}"
         findings.note(ProblemCode.GROUP_COLUMN_POSSIBLE, what, cure, subject=guess)
     elif has_labels:
         what = "labels were given but no column of groups"
@@ -330,7 +332,9 @@ def _check_covariate_range(name: str, numbers: pd.Series, people: Sequence[str],
     if wrong.any():
         cells = _name_cells(name, numbers, wrong, people)
         codes_text = _join_codes(numbers[wrong & [looks_like_code(value) for value in values]])
-        cure = f"Mend these cells{'; if they stand for missing: --missing-codes ' if codes_text else ''}{codes_text}"
+        cure = (
+            f"Correct these values{'; if they stand for missing: --missing-codes ' if codes_text else ''}{codes_text}"
+        )
         findings.error(ProblemCode.IMPOSSIBLE_VALUES, f"covariate {name} cannot be", cure, **cells)
         return
     codes = np.isin(values, MISSING_CODES)

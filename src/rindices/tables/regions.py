@@ -24,8 +24,8 @@ MAX_MISSING_SHARE = 0.3
 """Largest share of missing cells in the table of a study whose measured cells are used."""
 MIN_MEASURED_SHARE = 0.5
 """Share of the regions that a person of a study must have."""
-_DROP_HINT = 'Mend them or set on_missing = "drop" (--on-missing drop)'
-_COVARIATE_HINT = 'Mend them, set on_missing = "drop" (--on-missing drop), or impute them (--impute-covariates)'
+_DROP_HINT = "Fill them in, or leave these people out: --on-missing drop"
+_COVARIATE_HINT = "Fill them in, leave these people out (--on-missing drop), or impute them (--impute-covariates)"
 _N_NAMED_REGIONS = 3
 _SUM_OF_REGIONS = "the sum of their regions"
 _DOUBTFUL_SHARE = 0.05  # of people below, above which a head size is not used unless it is named

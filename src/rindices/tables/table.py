@@ -30,6 +30,9 @@ NO_COLUMN = "none"
 """Word for no column, where one would be recognised otherwise."""
 _MIN_SHARE_OF_IDS = 0.5
 """Share of the ids that a column of participants must hold to be taken as their id column."""
+_MIN_REGION_NAMES, _MAX_REGION_ROWS = 5, 2_000
+"""Rows of a table that has regions in rows and people in columns."""
+_TRANSPOSED = ("regions are in rows and people in columns", "Transpose it: one row a person, one column a region")
 _UNPRINTABLE = f"with an id that holds a control character or is longer than {id_rules.MAX_ID_LENGTH:,} characters"
 
 
@@ -152,8 +155,22 @@ def _read_parts(files: Sequence[Path], roles: ColumnRoles, findings: Findings) -
     return build_region_table(pd.concat([part[columns] for part in parts], ignore_index=True), roles, findings)
 
 
+def _refuse_transposed(frame: pd.DataFrame, findings: Findings) -> None:
+    """Refuse a table of another layout whose first column holds names of regions, as a known program spells them."""
+    cells = frame.iloc[:_MAX_REGION_ROWS, 0] if len(frame.columns) else pd.Series(dtype=object)
+    if pd.api.types.is_numeric_dtype(cells):  # ids may be codes of regions
+        return
+    names = [text for text in to_text(cells).dropna().unique() if any(char.isalpha() for char in text)]
+    if len(names) < _MIN_REGION_NAMES or 2 * len(names) < len(frame):
+        return
+    layout = formats.detect_layout(pd.DataFrame(columns=names), ())
+    if layout.format not in ("table", "surrealgan") and 2 * len(layout.regions) > len(frame):
+        findings.fatal(ProblemCode.NOT_A_TABLE, *_TRANSPOSED)
+
+
 def build_region_table(frame: pd.DataFrame, roles: ColumnRoles, findings: Findings) -> Table:
     """Detect the layout of a frame with regions and its ids; ``findings`` are those of its file."""
+    _refuse_transposed(frame, findings)
     id_column = _find_id_column(frame, roles, findings)
     session = _find_session_column(frame, roles)
     named = {name.lower() for name in roles.named()}
@@ -193,7 +210,7 @@ def _build_table(
     table = Table(ids, sessions, frame, layout, findings.where, id_column, session)
     duplicates = find_duplicates(table.keys())
     if duplicates:
-        what = f"{format_count(len(duplicates), 'id stands', 'ids stand')} more than once"
+        what = format_count(len(duplicates), "duplicate ID")
         report(ProblemCode.DUPLICATE_IDS, what, _suggest_unique_ids(table), offenders=duplicates)
     return table
 
@@ -219,7 +236,7 @@ def _get_id_cells(frame: pd.DataFrame, id_column: str) -> pd.Series:
 
 
 def _suggest_unique_ids(table: Table) -> str:
-    """Return what to do about ids that stand more than once: they are different people, or visits of one."""
+    """Return what to do about duplicate IDs: they are different people, or visits of one."""
     if table.sessions:
         return "Keep one row a person and session"
     rows = pd.Series(table.ids)
@@ -307,7 +324,7 @@ def _choose_participants_id(
 def _drop_unmatched_duplicates(
     frame: pd.DataFrame, column: str | None, ids: Sequence[str], findings: Findings
 ) -> pd.DataFrame:
-    """Drop participants whose id stands more than once and is of no one in ``ids``, such as ``no_filename``."""
+    """Drop participants with duplicate IDs of no one in ``ids``, such as ``no_filename``."""
     if column is None or not ids or _find_session_column(frame, ColumnRoles()):
         return frame
     texts = _get_id_cells(frame, column)
@@ -317,7 +334,7 @@ def _drop_unmatched_duplicates(
         return frame
     rows = texts.isin(strangers)
     count = format_count(int(rows.sum()), "row has", "rows have")
-    what = f"{count} an id that stands more than once and is of no one here"
+    what = f"{count} duplicate IDs of nobody in the table of regions"
     findings.note(ProblemCode.UNUSED_PARTICIPANTS, what, offenders=sorted(strangers), ending="; not read")
     return frame[~rows]
 
@@ -387,6 +404,9 @@ class IndexedTable:
         table, matches = self.table, self._matcher.match(other.ids)
         _report_inexact_matches(matches, other.where, table.where, findings)
         if not matches.pairs and must_match:
+            columns = self._matcher.match([name for name in other.frame.columns if name != other.id_column])
+            if 2 * len(columns.pairs) > len(other.frame.columns):
+                findings.at(other.where).fatal(ProblemCode.NOT_A_TABLE, *_TRANSPOSED)
             what = f"none of the ids of {other.where} is in {table.where}"
             cure = "Give the participants of these people, or name the id column with --id"
             listing = f"{join_names(other.ids, 2)} against {join_names(table.ids, 2)}"

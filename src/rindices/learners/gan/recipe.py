@@ -7,7 +7,15 @@ from dataclasses import asdict, dataclass, fields, replace
 from importlib.util import find_spec
 from typing import Any
 
-from rindices.errors import InputError, Problem, ProblemCode, RindicesError, Severity, did_you_mean
+from rindices.errors import (
+    InputError,
+    Problem,
+    ProblemCode,
+    RindicesError,
+    Severity,
+    did_you_mean,
+    make_install_command,
+)
 
 ORTHOGONALITY_WEIGHTS = (0.1, 0.2, 0.4, 0.6, 0.8)
 """Weights lambda that the paper tries."""
@@ -16,7 +24,7 @@ ORTHOGONALITY_WEIGHTS = (0.1, 0.2, 0.4, 0.6, 0.8)
 def require_torch(what: str, error: type[RindicesError]) -> None:
     """Raise an error of this type if torch is not installed, without importing it."""
     if find_spec("torch") is None:
-        text = f"{what} needs torch: pip install 'rindices[gan]'"
+        text = f"{what} needs torch: {make_install_command('gan')}"
         raise error(Problem(Severity.ERROR, text, code=ProblemCode.MISSING_PACKAGE))
 
 

@@ -94,7 +94,10 @@ def _load_weights_only(path: Path) -> Any:
     try:
         if not path.is_file() or not zipfile.is_zipfile(path):
             path.stat()
-            raise ModelError(f"{path.name} is not a file that torch wrote: give a checkpoint of SurrealGAN 0.1.1.")
+            what = "is not a file that torch wrote"
+            if path.suffix == ".safetensors":
+                what = "is not a checkpoint but looks like a model of rindices, which needs no import"
+            raise ModelError(f"{path.name} {what}: give a checkpoint of SurrealGAN 0.1.1.")
         _check_pickle(path.name, _read_pickle(path))
         with safe_globals(list(_REPLACEMENTS)):
             return torch.load(path, map_location="cpu", weights_only=True)

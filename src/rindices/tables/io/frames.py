@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import numpy as np
 import pandas as pd
 
-from rindices.errors import Findings, OffenderKind, ProblemCode, describe_os_error, format_count, join_names
+from rindices.errors import (
+    Findings,
+    OffenderKind,
+    ProblemCode,
+    describe_os_error,
+    format_count,
+    join_names,
+    make_install_command,
+)
 from rindices.tables.io import lines
 from rindices.tables.io.spreadsheet import EXCEL_SUFFIX, read_sheet, restore_texts
 
@@ -39,7 +47,7 @@ def locate(folder: Path, path: str | os.PathLike[str]) -> Path:
     try:
         from upath import UPath
     except ImportError:
-        cure = "pip install 'rindices[cloud]'"
+        cure = f"Install it: {make_install_command('cloud')}"
         Findings(where=str(path)).fatal(ProblemCode.MISSING_PACKAGE, "object storage needs universal-pathlib", cure)
     return cast("Path", UPath(f"{scheme}://{rest.lstrip('/')}"))
 
@@ -96,7 +104,7 @@ def open_parquet(path: Path, findings: Findings | None = None) -> "pq.ParquetFil
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        cure = "pip install 'rindices[parquet]'"
+        cure = f"Install it: {make_install_command('parquet')}"
         findings.fatal(ProblemCode.MISSING_PACKAGE, "reading parquet needs pyarrow", cure)
     try:
         source = path if isinstance(path, PurePath) else path.open("rb")  # object storage has no file of the system
@@ -275,7 +283,7 @@ def _check_header(header: list[str], findings: Findings) -> None:
         findings.fatal(ProblemCode.TOO_FEW_COLUMNS, f"only one column was found: '{join_names(header)}'", cure)
     duplicates = find_duplicates(fill_column_names(header))
     if duplicates:
-        what = f"{format_count(len(duplicates), 'column name stands', 'column names stand')} more than once"
+        what = format_count(len(duplicates), "duplicate column name")
         kind, cure = OffenderKind.COLUMN, "Rename or remove the second one"
         findings.fatal(ProblemCode.DUPLICATE_COLUMNS, what, cure, offenders=duplicates, offender_kind=kind)
 

@@ -7,7 +7,7 @@ from zipfile import BadZipFile
 
 import pandas as pd
 
-from rindices.errors import Findings, ProblemCode, join_names
+from rindices.errors import Findings, ProblemCode, join_names, make_install_command
 
 EXCEL_SUFFIX = ".xlsx"
 _FORMULA_REGEX = re.compile(r"'*[=+\-@]")
@@ -20,7 +20,7 @@ def read_sheet(path: Path, findings: Findings) -> pd.DataFrame:
     try:
         sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, na_filter=False, engine="openpyxl")
     except ImportError:
-        cure = "pip install 'rindices[excel]', or export the table as CSV"
+        cure = f"Export the table as CSV, or install it: {make_install_command('excel')}"
         findings.fatal(ProblemCode.MISSING_PACKAGE, "reading Excel needs openpyxl", cure)
     except (BadZipFile, OSError, KeyError, ValueError) as error:
         what = f"this is not a readable Excel file ({join_names([error])})"

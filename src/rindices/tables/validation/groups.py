@@ -135,8 +135,9 @@ def _choose_labels(
     if not controls and not patients:
         guess = _guess_labels(counts, is_surrealgan)
         if guess is None:
-            hint = " (a study needs two groups)" if len(counts) == 1 else ""
-            what = f"which label means controls?{hint} There is: {_format_counts(counts)}"
+            what = f"which label means controls? There is: {_format_counts(counts)}"
+            if len(counts) == 1:
+                what = f"there is one group alone, {_format_counts(counts)}: a study compares controls with patients"
             findings.error(ProblemCode.LABELS_UNCLEAR, what, describe_label_choice(present))
         return guess
     if _refuse_similar_labels(counts, [*controls, *patients], findings):
@@ -203,6 +204,10 @@ def _resolve_label(label: str, present: list[str], findings: Findings) -> str | 
 
 def describe_label_choice(labels: Sequence[object]) -> str:
     """Return how to say which label is which: both ways where there are two."""
+    if len(labels) == 1:
+        return (
+            "Add the people of the other group; a finished model needs no groups: rindices apply MODEL TABLE --out FILE"
+        )
     if len(labels) != 2:
         return _LABELS_HINT
     one, other = sorted(map(str, labels))

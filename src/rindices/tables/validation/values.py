@@ -155,7 +155,7 @@ def as_numbers(frame: pd.DataFrame, ids: Sequence[str], findings: Findings) -> p
     if cells:
         what = "text where a number should be"
         what += f" in {len(people):,} cells" if len(people) > len(cells) else ""
-        cure = "Mend these cells (decimal point, no thousands separators, empty for missing)"
+        cure = "Correct these values (decimal point, no thousands separators, empty for missing)"
         offenders, listing = dict.fromkeys(people), join_names(cells)
         findings.error(ProblemCode.NOT_A_NUMBER, what, cure, offenders=offenders, listing=listing)
     if text_columns:
@@ -303,7 +303,7 @@ def _check_infinite(suspects: pd.DataFrame, findings: Findings) -> None:
     infinite = [name for name in suspects if bool(np.isinf(suspects[name]).any())]
     if infinite:
         what = f"infinite values in {join_names(infinite)}"
-        findings.error(ProblemCode.INFINITE_VALUES, what, "Mend these cells")
+        findings.error(ProblemCode.INFINITE_VALUES, what, "Correct these values")
 
 
 def _compute_medians(regions: pd.DataFrame) -> FloatArray:
@@ -320,7 +320,7 @@ def _check_sign(regions: pd.DataFrame, ranges: ColumnRanges, ids: Sequence[str],
     zero = [low == 0 and not may_be_zero(name) for low, name in zip(ranges.low, regions.columns, strict=True)]
     if negative.any():
         what = f"negative values in {format_count(int(negative.sum()), 'region')}"
-        cure = "A volume cannot be negative: mend the cells, or give the table before it was standardised"
+        cure = "A volume cannot be negative: correct the values, or give the table before it was standardised"
         findings.error(ProblemCode.NEGATIVE_VALUES, what, cure, **_name_cells(regions.loc[:, negative] < 0, ids))
     if any(zero):
         what = f"values of 0 in {format_count(sum(zero), 'region')}"
@@ -345,7 +345,8 @@ def _check_scale(
     elif len(regions) < SEARCHED_REGIONS or len(values) < SEARCHED_PEOPLE:
         verb = "is" if n_cells == 1 else "are"
         what = f"{format_count(n_cells, 'cell')} {verb} a hundred times and more off the median of the region"
-        cure = f"Mend or empty: with fewer than {SEARCHED_REGIONS} regions or {SEARCHED_PEOPLE} people they are used"
+        few = f"fewer than {SEARCHED_REGIONS} regions or {SEARCHED_PEOPLE} people"
+        cure = f"Correct or empty them: with {few} they are used"
         cells = _name_cells(pd.DataFrame(off, columns=list(regions)), ids)
         findings.warn(ProblemCode.OUTLYING_VALUES, what, cure, **cells)
 

@@ -19,7 +19,7 @@ function readPeople(model, tables) {
     const id = row[idColumn];
     if (id === "") throw new Error(`${table.name}: row ${number + 1} has no id: give one.`);
     const key = session >= 0 ? `${id} ${row[session]}` : id;
-    if (seen.has(key)) throw new Error(`${table.name}: the id ${key} stands more than once: keep one row.`);
+    if (seen.has(key)) throw new Error(`${table.name}: duplicate ID ${key}: keep one row.`);
     seen.add(key);
     return { id, session: session >= 0 ? row[session] : null, row };
   });

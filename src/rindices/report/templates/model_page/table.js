@@ -80,7 +80,7 @@ function makeTable(name, rows, isComma = false) {
   const width = Math.max(...rows.map((row) => row.length));
   const header = Array.from({ length: width }, (_, k) => rows[0][k] || `column ${k + 1}`);
   const twice = header.find((column, k) => header.indexOf(column) !== k);
-  if (twice !== undefined) throw new Error(`${name}: the column ${twice} stands more than once: remove one.`);
+  if (twice !== undefined) throw new Error(`${name}: duplicate column ${twice}: remove one.`);
   return { name, header, rows: rows.slice(1).map((row) => header.map((_, k) => cleanCell(row[k] ?? "", isComma))) };
 }
 
