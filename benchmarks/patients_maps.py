@@ -15,9 +15,9 @@ from PIL import Image
 
 from benchmarks.suites.patients import list_patient_tables
 from rindices.report import figures
-from rindices.tables.layout.region_names import label_regions
 from rindices.study.group_tests import run_group_tests
 from rindices.tables.cohort import Cohort
+from rindices.tables.layout.region_names import label_regions
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "patients_maps.png"

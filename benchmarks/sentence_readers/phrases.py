@@ -224,8 +224,7 @@ def read_estimate(texts: tuple[str | None, ...], true: tuple[float | None, ...],
 
 def read_reproduction(text: str, reading: Reading) -> None:
     """Whether other people reproduce a pattern."""
-    if text.startswith("looks like an artefact: "):
-        read_artefact(text.removeprefix("looks like an artefact: "), reading)
+    if text == "looks like an artefact":
         check_verdict("artefact", reading)
         return
     match = need_match(rf"({'|'.join(VERDICTS)}): split-half reproducibility {ESTIMATE}", text)
@@ -377,8 +376,8 @@ def check_positions(reading: Reading) -> None:
 def read_outlying(text: str, reading: Reading) -> None:
     """Numbers of outlying measurements, and of the participants concerned, by group."""
     match = need_match(
-        rf"({COUNT}) measurements? of ({COUNT}) participants? \(({COUNT}) of ({COUNT}) controls?, ({COUNT}) of "
-        rf"({COUNT}) patients?\)",
+        rf"({COUNT}) measurements? of ({COUNT}) participants?: ({COUNT}) in ({COUNT}) controls?, ({COUNT}) in "
+        rf"({COUNT}) patients?",
         text,
     )
     counts = reading.written.count_outlying() or {}

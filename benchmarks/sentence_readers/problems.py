@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from benchmarks.sentence_readers.phrases import COUNT, NUMBER, check_cells, read_count
+from benchmarks.sentence_readers.phrases import COUNT, NUMBER, check_cells, read_artefact, read_count
 from benchmarks.sentence_readers.reading import Grammar, Reading
 from benchmarks.sentence_readers.studies import ID
 from benchmarks.sentence_readers.written import MIN_REPRODUCED
@@ -342,3 +342,17 @@ def _read_unstable(match: re.Match[str], reading: Reading) -> None:
     reading.check_equal(selection["finding"], "mean_difference", "finding")
     for each in re.findall(r"as low as ([\d.]+), ([\d.]+) is needed", match[1]):
         reading.check(float(each[0]) < float(each[1]), f"{each[0]} is below {each[1]}")
+
+
+@PROBLEMS.form(
+    r"[Ll]ooks like an artefact: (.+?)\.? Look at these people in the table and in the images, and correct or leave "
+    r"out what is wrong\."
+)
+def _read_artefact(match: re.Match[str], reading: Reading) -> None:
+    read_artefact(match[1], reading)
+
+
+@PROBLEMS.form(rf"{_FILE}(\d+) columns are not used: (.+?)\.(?: To use the ventricles: --include ventricles\.)?")
+def _read_unused_columns(match: re.Match[str], reading: Reading) -> None:
+    numbers = [int(number) for number in re.findall(r"(?:^|, )(\d+) (?:of|that)", match[2])]
+    reading.check_equal(sum(numbers), int(match[1]), "columns that are not used")

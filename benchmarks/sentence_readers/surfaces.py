@@ -493,15 +493,15 @@ def _read_groups(text: str, reading: Reading) -> None:
     read_count(patients, reading.written.truth.count("patient"), "patients", reading)
 
 
-@PAGE.form(r"This looks like an artefact: (.+?)\.(?= (?:No difference|Patients differ)|$)")
+@PAGE.form(r"This looks like an artefact: (.+?(?:\.|\?))(?= (?:No difference|Patients differ)|$)")
 def _read_artefact_lead(match: re.Match[str], reading: Reading) -> None:
-    for sign in match[1].split("; "):
+    for sign in match[1].removesuffix(".").split("; "):
         phrases.read_artefact(sign, reading)
 
 
-@PAGE.form(r"Signs of an artefact: (.+?)\. High reproducibility and a high AUC say nothing against an artefact\.")
+@PAGE.form(r"High reproducibility and a high AUC say nothing against an artefact\.")
 def _read_signs(match: re.Match[str], reading: Reading) -> None:
-    _read_artefact_lead(match, reading)
+    reading.check(reading.written.truth.alteration is not None, "an artefact")
 
 
 @PAGE.form(

@@ -205,6 +205,7 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
         ("unusual", _describe_unusual(model)),
         ("agreement", f"{concordance:.3f} (c-index, members)" if is_between_members else ""),
         ("test", f"{format_count(test.by_test, 'pattern')} beyond chance" if test is not None else ""),
+        ("looks like an artefact", " ".join(dict.fromkeys(each.artefact for each in facts.patterns if each.artefact))),
         ("shape", say.shape_words(shape) if (shape := get_shape(model)) else ""),
         *(
             (

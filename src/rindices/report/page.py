@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from rindices._version import __version__
 from rindices.atomic import write_atomically
-from rindices.errors import StudyError, explain_write_errors, format_count
+from rindices.errors import ProblemCode, StudyError, explain_write_errors, format_count
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.fitted import CITATION
 from rindices.model.intervals import NOMINAL_COVERAGE
@@ -112,7 +112,9 @@ def render_null_report(results: study_results.NullResults) -> str:
     return _render_page(
         "null_report.html",
         cohort,
-        _render_warnings("null", cohort, warnings=sections.collect_cohort_warnings(cohort), facts=facts),
+        _render_warnings(
+            "null", cohort, warnings=sections.collect_cohort_warnings(cohort, {ProblemCode.ARTEFACT}), facts=facts
+        ),
         title="No difference detected in {}",
         facts=facts,
         findings=results.findings,

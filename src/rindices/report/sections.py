@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import FloatArray
-from rindices.errors import Severity
+from rindices.errors import ProblemCode, Severity
 from rindices.learners.ensemble import N_SPLITS
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.learners.wrong_cells import MAX_WRONG_SHARE
@@ -117,7 +117,9 @@ def collect_warnings(results: StudyResults) -> Context:
     rho = np.atleast_2d(np.corrcoef(results.select_group(PATIENT).to_numpy(dtype=float), rowvar=False))
     pairs = [((i, j), results.names[i], results.names[j]) for i, j in combinations(range(len(effects)), 2)]
     return Context(
-        cohort=collect_cohort_warnings(results.cohort, {str(problem.code) for problem in doubts}),
+        cohort=collect_cohort_warnings(
+            results.cohort, {*(str(problem.code) for problem in doubts), ProblemCode.ARTEFACT}
+        ),
         doubts=doubts,
         weak_patterns=list_weak_patterns(card.pattern_scale),
         n_not_converged=members.trained - members.converged,
