@@ -214,7 +214,8 @@ def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:
 def check_groups(cohort: Cohort) -> None:
     """Refuse people who are not controls and patients."""
     if not cohort.n_controls or not cohort.n_patients:
-        raise StudyError("the cohort has no controls or no patients: name the column of groups and its labels.")
+        cure = "name the column of groups (--group) and the labels (--controls, --patients) in it"
+        raise StudyError(f"the cohort has no controls or no patients: {cure}.")
 
 
 def check_settings(cohort: Cohort, model: ModelConfig) -> None:
