@@ -282,12 +282,17 @@ def join_names(items: Iterable[object], max_names: int = 5) -> str:
     return ", ".join(names[:max_names]) + (f" and {n_others:,} more" if n_others > 0 else "")
 
 
+def get_close_name(word: str, options: Sequence[str]) -> str | None:
+    """Return the option that a misspelt word is close to, if there is one."""
+    by_lower_case = {option.lower(): option for option in options}
+    matches = get_close_matches(word.lower(), list(by_lower_case), n=1)
+    return by_lower_case[matches[0]] if matches else None
+
+
 def did_you_mean(word: str, options: Sequence[str]) -> str:
     """Return the option that a misspelt word is close to, else the list of options."""
-    by_lower_case = {option.lower(): option for option in options}
-    for match in get_close_matches(word.lower(), list(by_lower_case), n=1):
-        return f"did you mean '{by_lower_case[match]}'?"
-    return f"there is: {join_names(options, 12) or 'nothing'}"
+    close = get_close_name(word, options)
+    return f"there is: {join_names(options, 12) or 'nothing'}" if close is None else f"did you mean '{close}'?"
 
 
 def describe_os_error(error: OSError) -> str:

@@ -155,13 +155,18 @@ def test_wrong_input_raises_an_error_with_the_cure(learner):
         (x, np.zeros_like(y), "0 patients"),
         (x, np.arange(len(x)) == 0, "at least 2 of each"),
         (with_nan, y, "NaN"),
-        (x, y[:-1], "inconsistent numbers of samples"),
-        (x[:, 0], y, "2D array"),
+        (x, y[:-1], f"X has {len(x)} rows and y has {len(x) - 1} labels: give one for each row of X."),
+        (x.T[:, :-1], y, "give one for each row of X.$"),
+        (x.T, y, "X looks transposed: X.T has people in rows"),
+        (x[:, 0], y, "X has one row of .* give people in rows and regions in columns"),
+        (x, None, "the target y is None: give 0 for each control and 1 for each patient"),
+        ("volumes.csv", y, r"X is the path 'volumes.csv'; \w+ takes numbers. Use rindices.fit\(path, ...\)"),
+        (pd.DataFrame(x, columns=[f"c{k}" for k in range(x.shape[1])]).assign(ID="a"), y, "not numbers: ID. Give the"),
         (x[:, :2], y, "at most as many patterns"),
     ]:
         with pytest.raises(ValueError, match=message):
             make_learner(learner).fit(regions, labels)
-    for m in (0, -1, 2.5, "3"):
+    for m in (0, -1, 2.5, "3", True):
         with pytest.raises(InputError, match="n_patterns"):
             make_learner(learner, m).fit(x, y)
     with pytest.raises(NotFittedError):

@@ -4,6 +4,7 @@ Shape letters: N people, R regions, M patterns.
 """
 
 from abc import abstractmethod
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.errors import InputError
+from rindices.errors import InputError, format_count, join_names
 from rindices.threads import limit_blas_threads
 
 RandomState = int | np.random.RandomState | None
@@ -32,7 +33,7 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_patterns = n_patterns
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the preparation from the controls, and the patterns.
 
         Parameters
@@ -49,9 +50,10 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         InputError
-            If ``y`` holds other values than 0 and 1, if a group has fewer than 2 people, or if ``n_patterns`` does not
-            suit ``X``.
+            If ``X`` does not hold numbers of people in rows, if ``y`` holds other values than 0 and 1, if a group has
+            fewer than 2 people, or if ``n_patterns`` does not suit ``X``.
         """
+        check_arguments(type(self).__name__, X, y)
         regions, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         patient = _validate_labels(labels)
         self._check_n_patterns()
@@ -121,7 +123,7 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _check_n_patterns(self) -> None:
-        if not isinstance(self.n_patterns, int | np.integer) or self.n_patterns < 1:
+        if not is_whole_number(self.n_patterns) or self.n_patterns < 1:
             raise InputError(f"n_patterns is {self.n_patterns!r}; give a whole number from 1.")
         if self.n_patterns > self.n_features_in_:
             raise InputError(
@@ -133,6 +135,40 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def is_whole_number(value: object) -> bool:
+    """Return whether a parameter is a whole number; True and False are none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_arguments(learner: str, X: Any, y: Any) -> None:
+    """Refuse what is clearly no table of numbers and no list of labels, in a sentence about the mistake.
+
+    What remains is left to scikit-learn.
+    """
+    if isinstance(X, str | PathLike):
+        raise InputError(f"X is the path {str(X)!r}; {learner} takes numbers. Use rindices.fit(path, ...).")
+    if hasattr(X, "is_patient"):
+        raise InputError(f"X is a cohort; {learner} takes numbers. Use rindices.fit(cohort).")
+    if y is None:
+        what = f"This {learner} estimator requires y to be passed, but the target y is None"  # as scikit-learn says it
+        raise InputError(f"{what}: give 0 for each control and 1 for each patient.")
+    if hasattr(X, "select_dtypes"):
+        texts = [str(name) for name in X.select_dtypes(exclude=["number", "bool"]).columns]
+        if texts:
+            raise InputError(f"X has columns that are not numbers: {join_names(texts)}. Give the regions alone.")
+    if hasattr(X, "toarray"):  # sparse; scikit-learn says what to do
+        return
+    values, labels = np.asarray(X), np.asarray(y)
+    if values.ndim == 1:
+        raise InputError(f"X has one row of {len(values)} values; give people in rows and regions in columns.")
+    if values.ndim == 2 and labels.ndim == 1 and len(values) != len(labels):
+        hint = " X looks transposed: X.T has people in rows." if values.shape[1] == len(labels) else ""
+        raise InputError(f"X has {len(values)} rows and y has {len(labels)} labels: give one for each row of X.{hint}")
+    if values.ndim == 2 and values.dtype.kind == "f" and (n_missing := int(np.isnan(values).any(axis=1).sum())):
+        cure = "Leave them out, fill the cells, or use rindices.fit with a table, which takes the cells that are there"
+        raise InputError(f"Input X contains NaN: {format_count(n_missing, 'person has', 'people have')} gaps. {cure}.")
 
 
 def _validate_labels(labels: IntArray) -> BoolArray:

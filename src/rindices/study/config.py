@@ -94,11 +94,11 @@ class ModelConfig(_ConfigSection):
     def _make_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, int | float) else value
 
-    @field_validator("recipe")
+    @field_validator("recipe", mode="before")
     @classmethod
-    def _check_recipe(cls, value: str) -> str:
+    def _check_recipe(cls, value: Any) -> Any:
         if value not in RECIPES:
-            raise ValueError(f"there is no such recipe: {did_you_mean(value, list(RECIPES))}")
+            raise ValueError(f"there is no recipe {value!r}: {did_you_mean(str(value), list(RECIPES))}")
         return value
 
     @field_validator("patterns", "orthogonality")

@@ -1,8 +1,9 @@
 """``fit``: from a cohort to a selected model and its files."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +17,7 @@ from rindices.errors import (
     ProblemCode,
     Severity,
     StudyError,
+    did_you_mean,
     explain_write_errors,
     join_names,
     name_arguments,
@@ -23,7 +25,7 @@ from rindices.errors import (
 )
 from rindices.lock import lock_folder
 from rindices.model.fitted import FittedModel
-from rindices.model.normal_reference import NormalReference, load_reference_file
+from rindices.model.normal_reference import MUSE_REFERENCE, NormalReference, load_reference_file
 from rindices.preprocess.measures import DEFAULT_ICV_FOR
 from rindices.study.checks import check_consensus_scale, check_sample_size, list_doubts, report_artefacts
 from rindices.study.cohort_fit import fit_study
@@ -38,6 +40,7 @@ from rindices.study.recipes import RecipeChanges
 from rindices.study.settings import SettingSource
 from rindices.study.store import RunStore
 from rindices.study.study import Study, check_groups
+from rindices.tables.arguments import check_tables
 from rindices.tables.cohort import ID, Cohort
 from rindices.tables.readers import AnyTable, read_cohort
 from rindices.tables.regions import report_imputed
@@ -147,18 +150,23 @@ def fit(
     StudyWarning
         For reasons to doubt the result, for instance a small sample.
     """
+    if not isinstance(cohort, Cohort):
+        check_tables(cohort, "cohort")
     model = {
         "patterns": None if patterns is None else np.atleast_1d(patterns).tolist(),
         "orthogonality": None if orthogonality is None else np.atleast_1d(orthogonality).tolist(),
-        "members": members,
+        "members": _to_plain(members),
         "recipe": recipe,
-        "correlated": correlated,
-        "recipe_changes": dict(recipe_changes or {}),
+        "correlated": _to_plain(correlated),
+        "recipe_changes": dict(recipe_changes or {}) if isinstance(recipe_changes or {}, Mapping) else recipe_changes,
     }
+    _check_arguments(reference, engine, reading)
     data = {"volumes": "memory", "harmonise": harmonise, "adjust": adjust, "icv_for": icv_for, "visits": visits}
     data["on_outlier"] = on_outlier
     if reference is not None:
         data["reference"] = reference.name if isinstance(reference, NormalReference) else str(reference)
+    run = {"seed": _to_plain(seed), "workers": _to_plain(workers)}
+    config = make_study({"data": data, "model": model, "run": run}, SettingSource("fit", is_python=True))
     if not isinstance(cohort, Cohort):
         cohort = read_cohort(cohort, **reading)
     elif reading:
@@ -166,8 +174,6 @@ def fit(
     cohort, problems = keep_training_scans(cohort, [], visits)
     imputed = Findings(where="covariates")
     report_imputed(cohort.covariates, cohort.people[ID].tolist(), imputed)
-    run = {"seed": int(seed), "workers": workers}
-    config = make_study({"data": data, "model": model, "run": run}, SettingSource("fit", is_python=True))
     with name_arguments():
         if unused := list_settings_without_effect(cohort, config.data):
             raise StudyError(unused)
@@ -182,6 +188,27 @@ def fit(
             table_problems=[*problems, *imputed],
             observer=StudyObserver(on_progress=shown.update, on_problems=_warn_about_problems),
         )
+
+
+def _to_plain(value: Any) -> Any:
+    """Return a number of numpy as one of Python, and anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _check_arguments(reference: Any, engine: Any, reading: Mapping[str, Any]) -> None:
+    """Refuse arguments of another type, and those that `fit` and `read_cohort` do not have."""
+    if reference is not None and not isinstance(reference, NormalReference | str | Path):
+        cure = 'give rindices.NormalReference.fit(cohort), a file that it wrote, or "muse"'
+        raise StudyError(f"reference is a {type(reference).__name__}: {cure}.")
+    if isinstance(reference, str | Path) and reference != MUSE_REFERENCE and Path(reference).suffix != ".safetensors":
+        cure = "learn one from it: rindices.NormalReference.fit(rindices.read_cohort(...))"
+        raise StudyError(f"reference is the table {Path(reference).name}: {cure}.")
+    if engine is not None and not hasattr(engine, "run"):
+        cure = "give an engine, such as rindices.study.cluster.DaskEngine(workers=2)"
+        raise StudyError(f"engine is {engine!r}: {cure}.")
+    own, others = (list(signature(each).parameters) for each in (fit, read_cohort))
+    if unknown := [name for name in reading if name not in others]:
+        raise TypeError(f"fit has no argument '{unknown[0]}': {did_you_mean(unknown[0], [*own[:-1], *others])}")
 
 
 def _warn_about_problems(problems: Sequence[Problem]) -> None:

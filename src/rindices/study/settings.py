@@ -32,16 +32,16 @@ RECIPES_IN_PARTS = ("default", MEAN_DIFFERENCE)
 _RANGE = re.compile(r"\s*(\d{1,2})\s*(?:-|:|\.\.+|to)\s*(\d{1,2})\s*")
 _LISTS = {"patterns": (2, 3, 4), "orthogonality": (0.1, 0.2)}
 """Lists of numbers, with an example of each."""
-_FAULTS = {
-    "int": "is not a whole number",
-    "float": "is not a number",
-    "bool": "is neither true nor false",
-    "string": "is not text",
-    "tuple": "is not a list",
-    "model": "is not a table of settings",
-    "dict": "is not a table of settings",
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text",
+    "tuple": "a list",
+    "model": "a table of settings",
+    "dict": "a table of names and values",
 }
-"""What is wrong with a value, by the first word of the type of pydantic's error."""
+"""What a value should be, by the first word of the type of pydantic's error."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,9 @@ def _find_unused_by_recipe(study: "StudyConfig", source: SettingSource) -> Itera
         users = [name for name, each in RECIPES.items() if key in each.uses]
         yield _Unused(section, key, f"the recipe {recipe.name} does not use {meaning}", _use_recipe(users, source))
     for key in (key for key in model.recipe_changes if key not in recipe.list_values()):
-        users = [name for name, each in RECIPES.items() if key in each.list_values()]
-        other = f"choose another: {did_you_mean(key, recipe.list_values())}" if recipe.list_values() else ""
-        instead = _use_recipe(users, source) if users else other
-        yield _Unused("model.recipe_changes", key, f"the recipe {recipe.name} has no {key}", instead)
+        if users := [name for name, each in RECIPES.items() if key in each.list_values()]:
+            why = f"the recipe {recipe.name} has no {key}"
+            yield _Unused("model.recipe_changes", key, why, _use_recipe(users, source))
     if recipe.name == MEAN_DIFFERENCE and max(model.patterns or (1,)) > 1:
         yield _Unused("model", "patterns", f"the recipe {recipe.name} has one index", "change the recipe")
 
@@ -204,7 +203,7 @@ def describe_fault(fault: Mapping[str, Any], known: list[str], source: SettingSo
         what = f"{name} is missing"
         example = '[data] with volumes = "dlmuse.csv"' if section == "data" else name
         return Problem(Severity.ERROR, what, source.where, f"Add {example}", code)
-    what, cure = _explain_value(fault), "Change it there"
+    what, cure = _explain_value(fault), ""
     if key in _LISTS:
         cure = f"Give one or several: {source.write(key, _suggest_numbers(key, fault['input']))}"
     return Problem(Severity.ERROR, f"{name}: {what}", source.where, cure, code, key)
@@ -218,15 +217,16 @@ def _suggest_numbers(key: str, given: object) -> tuple[float, ...]:
 
 
 def _explain_value(fault: Mapping[str, Any]) -> str:
-    """Return what is wrong with a value, in plain words."""
+    """Return what is wrong with a value, in plain words, and what to give instead."""
     kind, given, context = str(fault["type"]), repr(fault["input"])[:60], fault.get("ctx", {})
-    if kind == "value_error":
+    if kind == "value_error":  # of a validator here, which says what to do
         return str(fault["msg"]).removeprefix("Value error, ")
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", str(context.get("expected", "")))
         return f"{given} is not known: {did_you_mean(str(fault['input']), choices)}"
     if kind.startswith(("greater_than", "less_than")):
         (bound,) = (value for key, value in context.items() if key in ("ge", "gt", "le", "lt"))
-        return f"{given} is {'below' if kind.startswith('greater') else 'above'} {bound:g}"
-    word = _FAULTS.get(kind.partition("_")[0])
-    return f"{given} {word}" if word else f"{str(fault['msg'])[:1].lower()}{str(fault['msg'])[1:]} (given: {given})"
+        words = ("below", "more") if kind.startswith("greater") else ("above", "less")
+        return f"{given} is {words[0]} {bound:g}: give {bound:g} or {words[1]}"
+    noun = _KINDS.get(kind.partition("_")[0])
+    return f"{given} is not {noun}" if noun else f"{fault['msg']} (given: {given})"

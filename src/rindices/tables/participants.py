@@ -1,5 +1,6 @@
 """Join participants to a table of regions by id, and read their groups, sites and covariates."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,15 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, IntArray
-from rindices.errors import Findings, OffenderKind, ProblemCode, ProblemDetails, format_count, join_names
+from rindices.errors import (
+    Findings,
+    OffenderKind,
+    ProblemCode,
+    ProblemDetails,
+    format_count,
+    get_close_name,
+    join_names,
+)
 from rindices.tables.io.frames import MemoryTable, to_text
 from rindices.tables.layout import formats
 from rindices.tables.layout.formats import Layout
@@ -77,8 +86,22 @@ class JoinedParticipants:
         column = self.find(name)
         if name is not None and column is None:
             what = f"there is no column '{name}' for the {role}"
-            self.findings.misspelt(ProblemCode.UNKNOWN_COLUMN, what, name, list(self.frame.columns))
+            self.findings.error(ProblemCode.UNKNOWN_COLUMN, what, self._suggest_column(name), subject=name)
         return column
+
+    def _suggest_column(self, name: str) -> str:
+        """Return what to do about a name that is no column: it is several names, misspelt, or in another table."""
+        parts = [part.strip() for part in name.split(",")]
+        if len(parts) > 1 and all(map(self.find, parts)):
+            return f"Give a list of names: {json.dumps(parts)}"
+        columns = list(self.frame.columns)
+        close = get_close_name(name, columns)
+        if close is not None:
+            return f"Did you mean '{close}'?"
+        here = f"There is: {join_names(columns, 12)}" if columns else ""
+        if self.participants is not None:
+            return here
+        return f"{here}{'. ' if here else ''}If another table has it, give that as well (--participants)"
 
 
 def join_participants(
@@ -209,7 +232,9 @@ def _guess_group_column(people: JoinedParticipants, has_labels: bool, is_surreal
         what = "labels were given but no column of groups"
         findings.error(ProblemCode.GROUP_COLUMN_MISSING, what, "Name it: --group COLUMN")
     else:
-        findings.note(ProblemCode.NO_GROUPS, "no groups are known; fit needs them", "Name the column: --group COLUMN")
+        cure = "Name the column: --group COLUMN"
+        cure += "" if people.participants else ". If another table has it, give that as well (--participants)"
+        findings.note(ProblemCode.NO_GROUPS, "no groups are known; fit needs them", cure)
     return None
 
 

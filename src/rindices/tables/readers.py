@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 import rindices.errors as errors
+from rindices.tables.arguments import check_names, check_table, check_tables
 from rindices.tables.cohort import ID, SESSION, Cohort
 from rindices.tables.io.frames import MemoryTable, locate, to_text
 from rindices.tables.layout import formats
@@ -172,6 +173,10 @@ def read_cohort(
     TableError
         With all errors, each with its file and what to do about it.
     """
+    check_tables(volumes, "volumes")
+    if participants is not None:
+        check_table(participants, "participants")
+    check_names(group=group, site=site, id=id, session=session, participants_id=participants_id, measure=measure)
     columns = None if covariates is None else tuple(_to_list(covariates))
     request = make_request(
         volumes,

@@ -162,8 +162,8 @@ def _validate_table(request: TableRequest, chunk: Table | None, first: Validatio
             ("on_missing", request.on_missing, list(OnMissing)),
             ("measure", request.measure, (*MEASURES, ALL_MEASURES)),
         ):
-            if value is not None and value not in options:
-                cure = capitalise_first(did_you_mean(value, options))
+            if value not in options and (value is not None or name == "on_missing"):
+                cure = capitalise_first(did_you_mean(str(value), options))
                 findings.fatal(ProblemCode.UNKNOWN_OPTION, f"{name} = '{value}' is not known", cure, subject=name)
         table = _read_regions(request, findings) if chunk is None else chunk
         table, excluded = _exclude_people(table, request.exclude_people, findings, is_chunk=chunk is not None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -12,12 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import InputError
-from rindices.learners.base import Learner, RandomState
+from rindices.learners.base import Learner, RandomState, is_whole_number
 from rindices.learners.ensemble import Member, TrainingOutcome
 from rindices.learners.gan.recipe import (
     ORTHOGONALITY_WEIGHTS,
     Recipe,
     TrainingPlan,
+    check_device,
     customise_recipe,
     require_torch,
 )
@@ -103,8 +105,7 @@ class SurrealGAN(Learner):
         require_torch("SurrealGAN", InputError)
         from rindices.learners.gan.train import train_surreal_members
 
-        if not isinstance(self.members, int | np.integer) or self.members < 1:
-            raise InputError(f"members is {self.members!r}; give a whole number from 1.")
+        self._check_parameters()
         prepared, numbers = self._prepare(regions), tuple(range(int(self.members)))
         options = {"orthogonality": self.orthogonality, "max_steps": self.max_steps}
         changes = {name: value for name, value in options.items() if value is not None}
@@ -131,6 +132,19 @@ class SurrealGAN(Learner):
         self.orders_, self.agreement_ = _align_members(usable, prepared[patient])
         aligned = [member.patterns[-1][order] for member, order in zip(usable, self.orders_, strict=True)]
         self.patterns_ = np.mean(aligned, axis=0)
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters of another type."""
+        if self.training is not None and not isinstance(self.training, Recipe):
+            given = dict(self.training) if isinstance(self.training, Mapping) else {}
+            values = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            cure = f"from {Recipe.__module__} import Recipe, and training=Recipe().replace({values})"
+            raise InputError(f"training is a {type(self.training).__name__}; give a recipe: {cure}.")
+        if not is_whole_number(self.members) or self.members < 1:
+            raise InputError(f"members is {self.members!r}; give a whole number from 1.")
+        if not isinstance(self.correlated, bool | np.bool_):
+            raise InputError(f"correlated is {self.correlated!r}; give True or False.")
+        check_device(self.device)
 
     def _prepare(self, regions: FloatArray) -> FloatArray:
         return np.asarray(CONTROL_MEAN + CONTROL_SD * self._z_scores(regions))

@@ -1,4 +1,4 @@
-"""Recipe and plan of a training: frozen values that check themselves. Nothing here imports torch."""
+"""Recipe and plan of a training: frozen values that check themselves. Nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.util import find_spec
 from typing import Any
+
+import numpy as np
 
 from rindices.errors import (
     InputError,
@@ -28,9 +30,23 @@ def require_torch(what: str, error: type[RindicesError]) -> None:
         raise error(Problem(Severity.ERROR, text, code=ProblemCode.MISSING_PACKAGE))
 
 
+def check_device(device: str) -> None:
+    """Refuse a device that torch does not know."""
+    import torch
+
+    try:
+        torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f"device is {device!r}, which torch does not know: give 'cpu', or 'cuda' or 'mps'.") from error
+
+
 def _raise_unless(valid: bool, problem: str, cure: str) -> None:
     if not valid:
         raise InputError(f"Recipe: {problem}. {cure}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,7 @@ class LossWeights:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
+            _raise_unless(_is_number(value), f"weight {name!r} is {value!r}", "Give one number.")
             _raise_unless(value >= 0, f"weight {name!r} is {value}", "Weights are 0 or more.")
 
 
@@ -97,6 +114,9 @@ class Recipe:
     share: float = 1.0
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            is_other = name in ("weights", "correlated") or (name == "max_batch" and value is None)
+            _raise_unless(is_other or _is_number(value), f"{name} is {value!r}", "Give one number.")
         for name in _POSITIVE_FIELDS:
             value = getattr(self, name)
             _raise_unless(value > 0, f"{name} is {value}", "It must be above 0.")
@@ -152,7 +172,7 @@ def customise_recipe(base: Recipe, *, learn_copula: bool = False, **changes: Any
     base: recipe to start from; learn_copula: learn a copula between the severities; **changes: as for
     :meth:`Recipe.replace`. A ``max_steps`` below the recipe's ``min_steps`` lowers it as well, unless it is given.
     """
-    if "max_steps" in changes:
+    if _is_number(changes.get("max_steps")):
         changes.setdefault("min_steps", min(base.min_steps, changes["max_steps"]))
     recipe = base.replace(**(changes | ({"correlated": True} if learn_copula else {})))
     for name in _COPULA_FIELDS:

@@ -15,7 +15,7 @@ import numpy as np
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import InputError
-from rindices.learners.base import Learner, RandomState
+from rindices.learners.base import Learner, RandomState, is_whole_number
 from rindices.learners.contrastive.estimator import initialise_contrastive_head
 from rindices.learners.contrastive.linear_start import (
     ContrastQuestion,
@@ -444,7 +444,7 @@ class DiseaseTrajectories(Learner):
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
         if self.shape not in ("auto", *SHAPES):
             raise InputError(f"shape is {self.shape!r}; give one of auto, {', '.join(SHAPES)}.")
-        if not isinstance(self.members, int | np.integer) or self.members < 1:
+        if not is_whole_number(self.members) or self.members < 1:
             raise InputError(f"members is {self.members!r}; give a whole number from 1.")
         people = PreparedPeople(self._prepare(regions), patient.astype(np.intp), self.reference)
         numbers, seed = range(round_members(self.members)), self._draw_seed()

@@ -1,5 +1,6 @@
 """Turn the labels of a diagnosis column into controls and patients."""
 
+import json
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -197,7 +198,10 @@ def _resolve_label(label: str, present: list[str], findings: Findings) -> str | 
     equal = [text] if text in present else [name for name in present if fold_case(name) == fold_case(text)]
     if len(equal) == 1:
         return equal[0]
+    parts = [part.strip() for part in label.split(",")]
     what, cure = f"no one has the label '{label}'", f"In this column {did_you_mean(label, present)}"
+    if len(parts) > 1 and set(parts) <= set(present):
+        cure = f"Give a list of labels: {json.dumps(parts)}"
     findings.error(ProblemCode.UNKNOWN_LABEL, what, cure, subject=label)
     return None
 
