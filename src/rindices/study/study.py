@@ -220,7 +220,8 @@ def check_groups(cohort: Cohort) -> None:
 def _explain_missing_group(cohort: Cohort) -> str:
     """Return which group a cohort lacks, and what to do."""
     if not cohort.n_controls and not cohort.n_patients:
-        return "the cohort has no controls and no patients: name the column of groups (--group) and the labels (--controls, --patients) in it."
+        cure = "name the column of groups (--group) and the labels (--controls, --patients) in it"
+        return f"the cohort has no controls and no patients: {cure}."
     here, absent = ("controls", "patients") if cohort.n_controls else ("patients", "controls")
     number = max(cohort.n_controls, cohort.n_patients)
     return f"the cohort has {number:,} {here} and no {absent}: add {absent}, since a study compares the two groups."
