@@ -199,6 +199,7 @@ def summarise_methods(results: StudyResults) -> Context:
         recipe_description=get_wording(card.unit)(recipe.description),
         share=recipe.get_subsample_share(values),  # of the people that each member is trained on
         n_patterns_tried=sorted({record.setting.n_patterns for record in grid}),
+        members_tried=sorted({record.members.trained for record in grid}),
         weights_tried=sorted({record.setting.orthogonality or 0 for record in grid}),
         ends_at_patients=results.model.heads[0].kind == "contrastive",  # 1 is then the 98th percentile of patients
         n_splits=N_SPLITS,

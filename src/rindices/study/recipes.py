@@ -154,8 +154,8 @@ def _take_people(people: PreparedPeople, number: int) -> PreparedPeople:
 class _DefaultRecipe(StudyRecipe):
     name = "default"
     description = (
-        "disease patterns along which each region changes at its own stage, by maximum likelihood, with shape and "
-        "number chosen by the likelihood of people left out"
+        "disease patterns along the severity of each, by maximum likelihood, with shape and number chosen by the "
+        "likelihood of held-out people"
     )
     uses_measured_cells = True
     uses = frozenset({"reference", "visits"})
