@@ -600,11 +600,15 @@ def read_reproducibility(line: Line, record: dict[str, Any]) -> Iterator[Stateme
 def check_members(study: Study) -> Iterator[Statement]:
     """As many members as are said were trained for each number of patterns."""
     trained = {each["setting"]["n_patterns"]: each["members"]["trained"] for each in study.selection["grid"]}
+    sentence = (
+        r"([\d, and]+) patterns were tried with ([\d, and]+) ensemble members(?: \((\d+) for the chosen number\))?"
+    )
     for line in study.spoken:
-        for numbers, members in re.findall(r"([\d, and]+) patterns were tried with (\d+) ensemble members", line.text):
-            tried = [int(number) for number in re.findall(r"\d+", numbers)]
-            others = {number: trained.get(number) for number in tried if trained.get(number) != int(members)}
-            yield judge(line, not others, f"members by number of patterns: {trained}")
+        for numbers, members, of_chosen in re.findall(sentence, line.text):
+            tried, said = ([int(number) for number in re.findall(r"\d+", text)] for text in (numbers, members))
+            is_true = {trained.get(number) for number in tried} == set(said)
+            is_true &= not of_chosen or trained.get(study.values["n_patterns"]) == int(of_chosen)
+            yield judge(line, is_true, f"members by number of patterns: {trained}")
 
 
 def check_number_of_patterns(study: Study) -> Iterator[Statement]:

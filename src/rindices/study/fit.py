@@ -85,7 +85,7 @@ def fit(
         Numbers of patterns M to try. Left out, the numbers next to the one that the permutation test finds. A single
         number is trained whatever the tests say.
     recipe : str
-        How members are trained: ``default`` fits patterns along which each region changes at its own stage, by maximum
+        How members are trained: ``default`` fits patterns as curves along their severity, by maximum
         likelihood; ``contrastive`` fits straight patterns, which is faster; ``mean-difference`` has one index;
         ``paper`` trains Surreal-GAN as published.
     members : int
