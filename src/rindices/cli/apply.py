@@ -89,7 +89,9 @@ def apply(
     else:
         result = _apply_in_memory(fitted, request, out, least if learn_sites else None, plink)
     problems = [problem for problem in result.problems if problem.code not in _TRAINING_CODES]
-    print_problems([*problems, *_find_training_people(model, out)])
+    if known := _find_training_people(model, out):  # by their ids, which says more than their averages
+        problems = [problem for problem in problems if problem.code is not ProblemCode.TRAINING_PEOPLE] + known
+    print_problems(problems)
     rows, novel, _ = result.counted
     values = {"people": result.people, "visits": rows, "novel": novel, "out": str(out)}
     again = f" ({result.resumed} of {result.parts} parts were there already)" if result.resumed else ""

@@ -17,7 +17,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from rindices._typing import FloatArray
 from rindices.analysis.figures import draw_panels
-from rindices.errors import InputError, SimulationError, format_count
+from rindices.errors import InputError, SimulationError, format_count, join_names
 from rindices.experiments.reference import FittedHealthyReference, HealthyGenerator, load_reference
 from rindices.experiments.simulate import SimulatedCohort, simulate_cohort
 from rindices.experiments.tasks import MAX_PATTERNS, SimulationTask, make_task_with_patterns
@@ -25,7 +25,7 @@ from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import Residualiser
 from rindices.selection.agreement import pattern_c_index
-from rindices.study.checks import MIN_RECOVERY_RATE, PowerRow, find_needed_people
+from rindices.study.checks import MIN_RECOVERY_RATE, PowerRow
 from rindices.study.group_tests import Finding, run_group_tests
 from rindices.tables.cohort import Cohort
 
@@ -34,6 +34,7 @@ N_PATIENTS = (100, 200, 400, 800)  # beside the user's own controls
 LOSS_RATES = (0.1, 0.2, 0.3)
 EFFECTS_D = (0.3, 0.5, 0.8)
 MAX_D = 5.0
+FACTORS = (2, 4, 8, 16)  # by which the people of a single size are multiplied until they are enough
 N_COHORTS = 6
 FIRST_SEED = 10_000  # far from the seeds of the benchmark, so that the two do not share people
 _N_DRAWN = 2_000  # people from whom the variation of healthy regions is estimated
@@ -116,16 +117,60 @@ class PowerResult:
 def run_power(
     config: PowerConfig, workers: int = -1, progress: Callable[[int, int, object], None] | None = None
 ) -> PowerResult:
-    """Simulate all sizes and effects; ``progress`` is called with the number of jobs done, of all, and the last one."""
+    """Simulate all sizes and effects; ``progress`` is called with the number of jobs done, of all, and the last one.
+
+    Where there is one size, the effects whose number of patterns is too rarely right are simulated with 2, 4, 8 and 16
+    times as many people, until it is right in `MIN_RECOVERY_RATE` of the cohorts.
+    """
     task, relative_sd = SimulationTask(), config.relative_sd
     by_d = [convert_d_to_rates(d, relative_sd, task) for d in config.effects]
-    effects = [(float(np.median(rates)), d, rates) for d, rates in zip(config.effects, by_d, strict=True)]
+    effects = [_Effect(float(np.median(rates)), d, rates) for d, rates in zip(config.effects, by_d, strict=True)]
     for rate in config.rates:
         d = float(np.median(convert_rate_to_d(rate, relative_sd, task)))
-        effects.append((rate, d, np.full(len(relative_sd), rate)))
-    sizes = [(n, m, *effect, k) for k in config.patterns for effect in effects for n, m in config.people]
+        effects.append(_Effect(rate, d, np.full(len(relative_sd), rate)))
+    cases = [_Case(n, m, effect, k) for k in config.patterns for effect in effects for n, m in config.people]
+    rows = _measure_cases(config, cases, workers, progress)
+    factors = FACTORS if len(config.people) == 1 else ()
+    for factor in factors:
+        is_missed = [row.right < MIN_RECOVERY_RATE for row in rows[len(rows) - len(cases) :]]
+        cases = [case for case, missed in zip(cases, is_missed, strict=True) if missed]
+        n_controls, n_patients = (factor * n for n in config.people[0])
+        cases = [case._replace(n_controls=n_controls, n_patients=n_patients) for case in cases]
+        rows += _measure_cases(config, cases, workers, progress)
+    quartiles = np.quantile(convert_rate_to_d(0.1, relative_sd, task), [0.25, 0.5, 0.75])
+    return PowerResult(list(config.patterns), config.cohorts, list(config.adjusted), rows, quartiles.tolist())
+
+
+class _Effect(NamedTuple):
+    """Loss of a pattern: its share of volume at severity 1, its d, and the share that each region (R,) loses."""
+
+    rate: float
+    d: float
+    rates: FloatArray
+
+
+class _Case(NamedTuple):
+    """Numbers of people, effect and true number of patterns of one row."""
+
+    n_controls: int
+    n_patients: int
+    effect: _Effect
+    patterns: int
+
+
+def _measure_cases(
+    config: PowerConfig,
+    cases: Sequence[_Case],
+    workers: int,
+    progress: Callable[[int, int, object], None] | None,
+) -> list[PowerRow]:
+    """Return the row of each case: mean and standard error over its cohorts."""
     seeds = range(FIRST_SEED, FIRST_SEED + config.cohorts)
-    jobs = [PowerJob(config, n, m, rates, seed, k) for n, m, _, _, rates, k in sizes for seed in seeds]
+    jobs = [
+        PowerJob(config, case.n_controls, case.n_patients, case.effect.rates, seed, case.patterns)
+        for case in cases
+        for seed in seeds
+    ]
     results = []
     with parallel_config(backend="loky", inner_max_num_threads=1):
         for result in Parallel(n_jobs=workers, return_as="generator")(delayed(measure_power_job)(job) for job in jobs):
@@ -133,14 +178,14 @@ def run_power(
             if progress is not None:
                 progress(len(results), len(jobs), jobs[len(results) - 1])
     rows = []
-    for position, (n, m, rate, d, _, number) in enumerate(sizes):
+    for position, case in enumerate(cases):
         numbers: list[Any] = []
         for values in np.array(results[position * config.cohorts : (position + 1) * config.cohorts], dtype=float).T:
             error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
             numbers += [float(values.mean()), error]
-        rows.append(replace(PowerRow(n, m, rate, *numbers), d=d, patterns=number))
-    quartiles = np.quantile(convert_rate_to_d(0.1, relative_sd, task), [0.25, 0.5, 0.75])
-    return PowerResult(list(config.patterns), config.cohorts, list(config.adjusted), rows, quartiles.tolist())
+        row = PowerRow(case.n_controls, case.n_patients, case.effect.rate, *numbers)
+        rows.append(replace(row, d=case.effect.d, patterns=case.patterns))
+    return rows
 
 
 def measure_power_job(job: PowerJob) -> PowerMeasurement:
@@ -210,15 +255,40 @@ def compute_interval_width(truth: FloatArray, indices: FloatArray) -> float:
 
 
 def describe_needed_people(result: PowerResult) -> list[str]:
-    """Return a sentence for each number of patterns: the fewest people who gave the right number often enough."""
+    """Return a sentence for each number of patterns and effect: how many people gave the right number often enough."""
     sentences = []
     for number in result.patterns:
         own = [row for row in result.rows if row.patterns == number]
-        effects = sorted({row.d for row in own if row.d is not None})
-        needed = [f"{find_needed_people([row for row in own if row.d == d])} (d {d:.2g})" for d in effects]
-        found = f"{'is' if number == 1 else 'are'} found in {MIN_RECOVERY_RATE:.0%} of studies or more with"
-        sentences.append(f"{format_count(number, 'pattern')} {found} {', '.join(needed)}.")
+        for d in sorted({row.d for row in own if row.d is not None}, reverse=True):
+            rows = sorted((row for row in own if row.d == d), key=lambda row: row.controls + row.patients)
+            sentences.append(_describe_needed(rows, result.cohorts))
     return sentences
+
+
+def _describe_needed(rows: Sequence[PowerRow], n_cohorts: int) -> str:
+    """Return how many people the rows of one effect need for the right number of patterns, fewest people first."""
+    first = rows[0]
+    enough = next((row for row in rows if row.right >= MIN_RECOVERY_RATE), None)
+    row = enough or rows[-1]
+    people = f"{row.controls:,} controls and {row.patients:,} patients"
+    factor = row.controls // first.controls
+    if factor > 1 and (row.controls, row.patients) == (factor * first.controls, factor * first.patients):
+        people += f", {factor} times as many as {first.controls:,} and {first.patients:,},"
+    patterns = f"{format_count(row.patterns, 'pattern')} of d {row.d:.2g}"
+    found = f"the right number is found in {round(row.right * n_cohorts)} of {n_cohorts} studies"
+    return f"{patterns}: {people} are {'' if enough else 'not '}enough, {found}."
+
+
+def describe_detection(result: PowerResult) -> list[str]:
+    """Return a sentence for the first size: how often any pattern is detected, by effect."""
+    first = result.rows[0]
+    rows = [row for row in result.rows if (row.controls, row.patients) == (first.controls, first.patients)]
+    shares = [
+        f"{row.any:.0%} of studies with {format_count(row.patterns, 'pattern')} of d {row.d:.2g}"
+        for row in sorted(rows, key=lambda row: (row.patterns, -(row.d or 0.0)))
+    ]
+    people = f"{first.controls:,} controls and {first.patients:,} patients"
+    return [f"With {people}, patients are found to differ in {join_names(shares, len(shares))}."]
 
 
 def format_markdown(result: PowerResult) -> str:
@@ -233,8 +303,8 @@ def format_markdown(result: PowerResult) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     low, d, high = result.d_of_tenth
     adjusted = f", adjusted for {', '.join(result.covariates)}" if result.covariates else ""
+    answers = [*describe_needed_people(result), *describe_detection(result)]
     sentences = (
-        *describe_needed_people(result),
         f"{format_count(result.cohorts, 'simulated cohort')} per row.",
         "Effect d: difference between the means of patients and controls in a region of a pattern, in standard",
         f"deviations of the controls (Cohen's d){adjusted}.",
@@ -243,7 +313,7 @@ def format_markdown(result: PowerResult) -> str:
         "Accuracy: pattern-c-index, 1 is perfect, 0.5 is chance.",
         "Interval: width of the 95 % interval of a person's severity; severities are 0 to 1.",
     )
-    return "\n".join([*lines, "", " ".join(sentences), ""])
+    return "\n".join([*lines, "", *(f"- {answer}" for answer in answers), "", " ".join(sentences), ""])
 
 
 def plot_power(result: PowerResult, path: Path) -> None:

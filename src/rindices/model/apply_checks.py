@@ -29,6 +29,7 @@ from rindices.wording import FEATURE_UNIT, get_wording
 MIN_INFORMATION = 0.5
 """Least share of the variance of an R-index that the measured regions must determine."""
 _MIN_COMPARED, _MAX_INFORMATION_RANGE = 5, 0.05  # people of a group, site or session; range of their mean information
+_OWN_TABLE_CHANCE = 1e-4  # of averages so near to those of training, for other people of the same population
 _MAX_MEDIAN_SHIFT = 30.0  # control standard deviations; beyond it, a region has another unit than in training
 
 
@@ -108,6 +109,41 @@ def check_scale(values: FloatArray, regions: Sequence[str], unit: str = "") -> N
         names = [f"{regions[int(index)]} ({shift[index]:.0f} sd)" for index in shifted]
         number = f"{format_count(shifted.size, one, many)} scaled differently than in training"
         raise ModelError(f"{number}: {join_names(names)}. Check their unit.")
+
+
+def note_training_people(values: FloatArray, mean: FloatArray, sd: FloatArray) -> list[Problem]:
+    """Return a warning if the average of a table is that of the training people, nearer than other people would be.
+
+    Averages of N other people differ from the training averages by about sd / sqrt(N). The mean over regions of the
+    squared difference in these units is about 1 for them; it is distributed like chi-square over its number of degrees
+    of freedom, which the correlations between regions make fewer than the regions.
+
+    Parameters
+    ----------
+    values : (N, R)
+        Prepared people; NaN where a cell is missing.
+    mean, sd : (R,)
+        Of the prepared training people.
+    """
+    from scipy.stats import chi2
+
+    n_cells = np.isfinite(values).sum(axis=0)
+    is_compared = n_cells >= _MIN_COMPARED
+    if not is_compared.any():
+        return []
+    z = (values[:, is_compared] - mean[is_compared]) / sd[is_compared]
+    squares = n_cells[is_compared] * np.nanmean(z, axis=0) ** 2
+    filled = np.nan_to_num(z - np.nanmean(z, axis=0)) / np.maximum(np.nanstd(z, axis=0), 1e-12)
+    eigenvalues = np.linalg.svd(filled, compute_uv=False) ** 2
+    freedom = eigenvalues.sum() ** 2 / max(float(np.sum(eigenvalues**2)), 1e-12)
+    if chi2.cdf(freedom * squares.mean(), freedom) > _OWN_TABLE_CHANCE:
+        return []
+    what = (
+        "the averages of these people are those of the people whom the model was fitted to, so this is probably their "
+        "table, and its R-indices are in-sample: they separate patients from controls too well"
+    )
+    cure = "Use the cross-fitted R-indices of the study, its r_indices.tsv"
+    return [Problem(Severity.WARNING, what, "", cure, ProblemCode.TRAINING_PEOPLE)]
 
 
 def relate_to_novel(problems: Sequence[Problem], counted: UnusualCount) -> list[Problem]:

@@ -180,7 +180,11 @@ class FittedModel(ModelContent):
         combined, absent = apply_checks.add_missing_regions(combined, self.regions, on_missing)
         apply_checks.check_model_regions(combined, self.regions, self.card.unit)
         problems = self._review_or_raise(combined)
-        apply_checks.check_scale(self._prepare(combined), self.regions, self.card.unit)
+        values = self._prepare(combined)
+        apply_checks.check_scale(values, self.regions, self.card.unit)
+        if self.training is not None:
+            sd = np.sqrt(np.diag(self.training.covariance))
+            notes += apply_checks.note_training_people(values, self.training.mean, sd)
         is_wrong, outliers = self._find_wrong_cells(combined, on_outlier)
         result = self._infer(combined, absent, min_information, is_wrong=is_wrong)
         left_out = [problem for problem in result.problems if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX]
