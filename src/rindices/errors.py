@@ -103,6 +103,8 @@ class Problem:
         The file (and column) it was found in.
     cure : str
         What to do about it; empty for a note that needs no action.
+    exclusion : str
+        How to leave the people concerned out, by their ids: part of the message, but of no file that may be passed on.
     code : ProblemCode
     subject : str
         The column, covariate, label or option that the text is about, where it is about a single one.
@@ -126,11 +128,13 @@ class Problem:
     offender_kind: OffenderKind = OffenderKind.PARTICIPANT
     listing: str = ""
     ending: str = ""
+    exclusion: str = ""
 
     def __str__(self) -> str:
         """Return the problem as one line."""
         prefix = f"{self.where}: " if self.where else ""
-        return f"{prefix}{_end_sentence(self.text)}{' ' + _end_sentence(self.cure) if self.cure else ''}"
+        sentences = (self.text, self.cure, self.exclusion)
+        return prefix + " ".join(_end_sentence(sentence) for sentence in sentences if sentence)
 
     @property
     def text(self) -> str:
@@ -336,8 +340,9 @@ def name_problem_arguments(problem: Problem) -> Problem:
     """Return a problem that names arguments of Python instead of options, unless a command is running."""
     if _speaks_options.get():
         return problem
-    what, cure, listing = map(_name_text_arguments, (problem.what, problem.cure, problem.listing))
-    return replace(problem, what=what, cure=cure, listing=listing)
+    what, cure = _name_text_arguments(problem.what), _name_text_arguments(problem.cure)
+    listing, exclusion = _name_text_arguments(problem.listing), _name_text_arguments(problem.exclusion)
+    return replace(problem, what=what, cure=cure, listing=listing, exclusion=exclusion)
 
 
 def _name_text_arguments(text: str) -> str:
@@ -394,5 +399,5 @@ def _shorten_text(text: str, max_length: int = 80) -> str:
 
 def _end_sentence(text: str) -> str:
     """Return text with a full stop, unless it ends in a command, which is to be copied without one."""
-    is_command = text.rpartition(": ")[2].startswith(("rindices ", "pip install "))
+    is_command = text.rpartition(": ")[2].startswith(("rindices ", "pip install ", "--"))
     return text if is_command or text.endswith((".", "?", "!")) else text + "."

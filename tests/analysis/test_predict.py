@@ -45,7 +45,7 @@ def test_cox_effects_equal_statsmodels() -> None:
 def test_a_yes_or_no_outcome_has_odds_ratios() -> None:
     indices, outcomes = make_outcomes()
     outcomes["status"] = outcomes["converted"].map({0: "stable", 1: "converted"})
-    with pytest.raises(AnalysisError, match="--event-label"):
+    with pytest.raises(AnalysisError, match="event_label"):
         predict_outcome(indices, outcomes, event="status")
     result = predict_outcome(indices, outcomes, event=("status", "converted"), covariates=["age"])
     design = np.column_stack([indices["r1"] / indices["r1"].std(), outcomes["age"]])

@@ -58,7 +58,12 @@ TABLES: dict[str, tuple[Change, list[str], str, str]] = {
     "duplicate participants": (people_are(lambda p: pd.concat([p, p.iloc[:2]])), [], "sub-000", "make the ids unique"),
     "empty id": (volumes_are(cell("ID", None)), [], "line 5", "Fill the id"),
     "no controls left": (people_are(lambda p: p.assign(diagnosis="AD")), GROUP, "'CN'", "there is: AD"),
-    "one group only": (people_are(lambda p: p.assign(diagnosis="AD")), ["--group", "diagnosis"], "AD", "--controls"),
+    "one group only": (
+        people_are(lambda p: p.assign(diagnosis="AD")),
+        ["--group", "diagnosis"],
+        "one group alone, AD (40)",
+        "Add the people",
+    ),
     "controls coded 0": (
         people_are(lambda p: p.assign(diagnosis=[0, 1] * 20)),
         ["--group", "diagnosis", "--controls", "-1", "--patients", "1"],
@@ -103,10 +108,15 @@ TABLES: dict[str, tuple[Change, list[str], str, str]] = {
     "thousands separators": (volumes_are(cell("47", "3,456.7")), [], "'3,456.7'", "thousands"),
     "text in a covariate": (people_are(cell("age", "old")), ["--covariates", "age"], "'old' for sub-003", "Correct"),
     "all-missing region": (volumes_are(lambda v: v.assign(**{"47": np.nan})), [], "MUSE_47", "--exclude MUSE_47"),
-    "missing cell": (volumes_are(cell("47", None)), STRICT, "sub-003", "on_missing"),
-    "missing covariate": (people_are(cell("age", None)), ["--covariates", "age", *STRICT], "sub-003", "on_missing"),
-    "missing group": (people_are(cell("diagnosis", None)), [*GROUP, *STRICT], "sub-003", "on_missing"),
-    "people without participants": (people_are(lambda p: p.iloc[:-2]), STRICT, "sub-038, sub-039", "on_missing"),
+    "missing cell": (volumes_are(cell("47", None)), STRICT, "sub-003", "--on-missing drop"),
+    "missing covariate": (
+        people_are(cell("age", None)),
+        ["--covariates", "age", *STRICT],
+        "sub-003",
+        "--on-missing drop",
+    ),
+    "missing group": (people_are(cell("diagnosis", None)), [*GROUP, *STRICT], "sub-003", "--on-missing drop"),
+    "people without participants": (people_are(lambda p: p.iloc[:-2]), STRICT, "sub-038, sub-039", "--on-missing drop"),
     "participants of other people": (
         people_are(lambda p: p.assign(participant_id=[f"x{k}" for k in range(40)])),
         [],

@@ -194,7 +194,7 @@ def test_the_estimate_of_membership_on_known_leaks() -> None:
 
 
 def test_what_cannot_be_published_is_said(results: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="only models of recipe default can be published"):
+    with pytest.raises(ModelError, match="models of recipe contrastive cannot be published"):
         coarsen_model(fit_tiny_model())
     run = CliRunner()
     done = run.invoke(app, ["model", "publish", str(tmp_path), "--out", str(tmp_path / "m.safetensors")])

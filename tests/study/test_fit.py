@@ -51,7 +51,7 @@ def test_python_and_command_write_the_same_files(tmp_path: Path) -> None:
     assert {Path(warning.filename).name for warning in caught} == {Path(__file__).name}
     files = drop_notes(read_files(tmp_path / "python"))
     assert files == drop_notes(read_files(tmp_path / "command"))
-    assert len(files) == 12
+    assert len(files) == 13
     problems = json.loads(files["cohort.json"])["problems"]
     assert str(caught[0].message).startswith(problems[0]["what"])
     assert problems[0]["what"] in " ".join(done.stderr.split())
@@ -74,7 +74,14 @@ def test_a_study_without_a_model_is_written_by_both(null_study: Path, tmp_path: 
         ri.NoPatternError, match=r"no difference .* was detected .* d = 0\.\d\d in one region"
     ) as caught:
         ri.fit(read_cohort(null_study), patterns, out=tmp_path / "python", **CONTRASTIVE)
-    files = ["cohort.json", "dataset_description.json", "effects.json", "effects.tsv", "selection.json"]
+    files = [
+        "cohort.json",
+        "dataset_description.json",
+        "effects.json",
+        "effects.tsv",
+        "findings.json",
+        "selection.json",
+    ]
     assert list(read_files(tmp_path / "python")) == files
     selection = (tmp_path / "python" / "selection.json").read_bytes()
     assert selection == (tmp_path / "command" / "selection.json").read_bytes()

@@ -99,7 +99,7 @@ def test_forgotten_participants_are_asked_for(folder: Path) -> None:
     assert cure.format("--") in str(done.exception)
     message = catch(lambda: ri.fit(table))
     assert (
-        "no controls or no patients: name the column of groups (group) and the labels (controls, patients)" in message
+        "no controls and no patients: name the column of groups (group) and the labels (controls, patients)" in message
     )
 
 
@@ -120,8 +120,8 @@ def test_forgotten_participants_are_asked_for(folder: Path) -> None:
         ({"recipe": "gan"}, "fit: recipe: there is no recipe 'gan': there is: default, contrastive"),
         ({"harmonise": True}, "fit: harmonise: True is not known: there is: controls, all, none."),
         ({"adjust": "logg"}, "fit: adjust: 'logg' is not known: did you mean 'log'?"),
-        ({"visits": "all"}, "visits all has no effect: nobody has several visits"),
-        ({"icv_for": "all"}, "icv_for all has no effect"),
+        ({"visits": "all"}, 'visits="all" has no effect: nobody has several visits'),
+        ({"icv_for": "all"}, 'icv_for="all" has no effect'),
         (
             {"orthogonality": 0.1},
             "fit: orthogonality has no effect: the recipe default does not use weights lambda. Leave",
@@ -149,10 +149,10 @@ def test_options_of_fit_of_another_kind(cohort: ri.Cohort, options: dict[str, An
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--patterns 0", "--patterns: 0 is below 1. Give one or several: --patterns 2,3,4."),
-        ("--patterns 2-4", "--patterns: '2-4' is not a whole number. Give one or several: --patterns 2,3,4."),
-        ("--patterns 1..3", "--patterns: '1..3' is not a whole number. Give one or several: --patterns 1,2,3."),
-        ("--patterns two", "--patterns: 'two' is not a whole number. Give one or several: --patterns 2,3,4."),
+        ("--patterns 0", "--patterns: 0 is below 1. Give one or several: --patterns 2,3,4"),
+        ("--patterns 2-4", "--patterns: '2-4' is not a whole number. Give one or several: --patterns 2,3,4"),
+        ("--patterns 1..3", "--patterns: '1..3' is not a whole number. Give one or several: --patterns 1,2,3"),
+        ("--patterns two", "--patterns: 'two' is not a whole number. Give one or several: --patterns 2,3,4"),
         (
             "--orthogonality x --recipe paper",
             "--orthogonality: 'x' is not a number. Give one or several: --ortho",

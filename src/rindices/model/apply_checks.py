@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -125,8 +126,6 @@ def note_training_people(values: FloatArray, mean: FloatArray, sd: FloatArray) -
     mean, sd : (R,)
         Of the prepared training people.
     """
-    from scipy.stats import chi2
-
     n_cells = np.isfinite(values).sum(axis=0)
     is_compared = n_cells >= _MIN_COMPARED
     if not is_compared.any():
@@ -136,7 +135,9 @@ def note_training_people(values: FloatArray, mean: FloatArray, sd: FloatArray) -
     filled = np.nan_to_num(z - np.nanmean(z, axis=0)) / np.maximum(np.nanstd(z, axis=0), 1e-12)
     eigenvalues = np.linalg.svd(filled, compute_uv=False) ** 2
     freedom = eigenvalues.sum() ** 2 / max(float(np.sum(eigenvalues**2)), 1e-12)
-    if chi2.cdf(freedom * squares.mean(), freedom) > _OWN_TABLE_CHANCE:
+    spread = 2.0 / (9.0 * freedom)  # the cube root of chi-square is nearly normal (Wilson and Hilferty 1931)
+    z_score = (np.cbrt(squares.mean()) - (1.0 - spread)) / np.sqrt(spread)
+    if NormalDist().cdf(float(z_score)) > _OWN_TABLE_CHANCE:
         return []
     what = (
         "the averages of these people are those of the people whom the model was fitted to, so this is probably their "

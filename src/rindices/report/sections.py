@@ -283,7 +283,8 @@ def build_pattern_sections(results: StudyResults, match: AtlasMatch, limit: floa
     """Return pictures, bars and coloured cells of each pattern; colours end at the limit."""
     labels = match.label_regions(results.model.regions)
     changes = pd.concat([results.list_top_regions(name) for name in results.names])[["change", "low", "high"]]
-    span = min(0.0, float(np.nanmin(changes))), max(0.0, float(np.nanmax(changes)))  # one scale for all patterns
+    values = changes.to_numpy(dtype=float)
+    span = float(np.nanmin(values, initial=0.0)), float(np.nanmax(values, initial=0.0))  # one scale for all patterns
     is_curved = pattern_tables.get_shape(results.model) == "curved"
     doubted = (records.Reproduction.NOT_REPRODUCED, records.Reproduction.ARTEFACT)
 

@@ -136,7 +136,7 @@ def offer_exclusion(problem: Problem) -> Problem:
         return problem
     whom = "this person" if len(people) == 1 else "these people"
     option = f"To leave {whom} out: {_EXCLUDE_OPTION} {shlex.quote(','.join(people))}"
-    return replace(problem, cure=f"{problem.cure}. {option}")
+    return replace(problem, exclusion=option)
 
 
 def validate_table(
