@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 from hypothesis import settings
 
+from rindices.errors import Problem
 from rindices.tables.layout.muse import paper_codes, single_regions
+from tests.printed_commands import list_faults
 from tests.report.helpers import omit_pictures
 
 # The gate must not depend on luck; by hand every run looks elsewhere. Machines are slow now and then.
@@ -70,6 +72,22 @@ def no_pictures() -> Iterator[None]:
     """Brains and charts, which take most of the time of a report, are not drawn."""
     with omit_pictures():
         yield
+
+
+@pytest.fixture(autouse=True)
+def cures_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each command and option in each message that a test provokes is one that the command line knows."""
+    messages, write = set[str](), Problem.__str__
+
+    def record(problem: Problem) -> str:
+        message = write(problem)
+        messages.add(message)
+        return message
+
+    monkeypatch.setattr(Problem, "__str__", record)
+    yield
+    faults = {message: faults for message in messages if (faults := list_faults(message))}
+    assert not faults
 
 
 __all__ = ["muse_volumes", "paper_codes", "participants_of"]

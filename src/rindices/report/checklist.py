@@ -30,7 +30,7 @@ Items are shortened; their full words, and which page of the paper to name, are 
 def write_checklist(folder: Path) -> Path:
     """Write ``checklist.md`` into the folder of a finished study, and return its path."""
     if not (folder / "model.safetensors").is_file():
-        raise StudyError(f"{folder} has no model, so that there is no model to report: run rindices fit first.")
+        raise StudyError(f"{folder} has no model, so that there is no model to report: fit the study first.")
     path = folder / CHECKLIST_FILE
     with explain_write_errors(str(path), StudyError, "make room or free the folder"):
         write_atomically(path, render_checklist(read_study_results(folder)).encode())

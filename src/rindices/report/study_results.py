@@ -156,17 +156,19 @@ def read_study_results(folder: Path) -> StudyResults:
     required = ("model.safetensors", "selection.json", "cohort.json", "effects.tsv", "r_indices.tsv")
     missing = [name for name in required if not (folder / name).is_file()]
     if missing:
-        raise StudyError(f"{folder} has no {', '.join(missing)}: run rindices fit with --out {folder} first.")
+        raise StudyError(
+            f"{folder} has no {', '.join(missing)}: fit the study into it first: rindices fit study.toml --out {folder}"
+        )
     model = load(folder / "model.safetensors")
     indices = read_index_file(folder)
     names = model.index_names
     missing = [name for name in (GROUP, *names) if name not in indices]
     if missing:
-        raise StudyError(f"{folder / 'r_indices.tsv'} lacks {', '.join(missing)}: run rindices fit again.")
+        raise StudyError(f"{folder / 'r_indices.tsv'} lacks {', '.join(missing)}: fit the study again.")
     indices = indices[indices[names].notna().all(axis=1)].reset_index(drop=True)
     selection = omit_single_weight(read_record(folder / "selection.json", SelectionRecord))
     if selection.chosen is None:
-        raise StudyError(f"{folder / 'selection.json'} names no chosen setting: run rindices fit again.")
+        raise StudyError(f"{folder / 'selection.json'} names no chosen setting: fit the study again.")
     patients = indices[indices[GROUP] == PATIENT]
     bounded = [name for name in names if f"{name}_low" in indices and f"{name}_high" in indices]
     replication, text = read_section(folder, "replicate", "replication.png"), folder / "replication.txt"
@@ -246,7 +248,7 @@ def _read_table(path: Path, columns: Sequence[str], command: str = "fit") -> pd.
     table = restore_texts(pd.read_csv(path, sep="\t", keep_default_na=False, na_values=["n/a"]))
     table = table.rename(columns={"feature": "region"})
     if missing := [name for name in columns if name not in table]:
-        cure = "run rindices fit again" if command == "fit" else f"write it again with rindices {command}, or remove it"
+        cure = "fit the study again" if command == "fit" else f"write it again (rindices {command}), or remove it"
         raise StudyError(f"{path} lacks {', '.join(missing)}: {cure}.")
     return table
 
@@ -261,4 +263,4 @@ def read_record(path: Path, kind: type[AnyRecord]) -> AnyRecord:
     try:
         return kind.from_dict(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError) as error:
-        raise StudyError(f"{path} cannot be read ({error}): run rindices fit again.") from error
+        raise StudyError(f"{path} cannot be read ({error}): fit the study again.") from error

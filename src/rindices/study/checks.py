@@ -71,8 +71,9 @@ def check_sample_size(n_controls: int, n_patients: int, unit: str = "") -> list[
         sizes = {"controls": (n_controls, smallest.controls), "patients": (n_patients, smallest.patients)}
         few = [f"{size} {name} are fewer than {least}" for name, (size, least) in sizes.items() if size < least]
         why = f"{', and '.join(few)}, the fewest in the simulations"
+    command = f"rindices power --people {max(n_controls, 10)}+{max(n_patients, 10)}"
     what = f"a small study ({n_controls} controls and {n_patients} patients): {why}"
-    return [Problem(Severity.WARNING, what, "", f"Run rindices power to see {aim}", ProblemCode.SMALL_COHORT)]
+    return [Problem(Severity.WARNING, what, "", f"See {aim}: {command}", ProblemCode.SMALL_COHORT)]
 
 
 def list_needed_people() -> list[tuple[float, str]]:
