@@ -18,14 +18,16 @@ MIN_CARRIERS, MIN_OVERLAP = 0.3, 0.5
 
 
 @PROBLEMS.form(
-    rf"[Aa] small study \(({COUNT}) controls and ({COUNT}) patients\): (.+?)\. Run rindices power to see "
-    r"(what more people would give|what to expect)\."
+    rf"[Aa] small study \(({COUNT}) controls and ({COUNT}) patients\): (.+?)\. See "
+    r"(what more people would give|what to expect): rindices power --people (\d+)\+(\d+)"
 )
 def _read_size(match: re.Match[str], reading: Reading) -> None:
     truth = reading.written.truth
     counts = [truth.count(group) for group in ("control", "patient")]
-    for said, true, group in zip(match.groups()[:2], counts, ("controls", "patients"), strict=True):
+    planned = match.groups()[-2:]
+    for said, plan, true, group in zip(match.groups()[:2], planned, counts, ("controls", "patients"), strict=True):
         read_count(said, true, f"number of {group}", reading)
+        read_count(plan, true, f"number of {group} to plan for", reading)
     rows = json.loads((files("rindices.study") / "data" / "power.json").read_text("utf-8"))["rows"]
     expression = (
         r"with (\d+) and (\d+), simulated patterns that take (\d+)% of a (?:region|feature) were ranked ([\d.]+) "
@@ -56,7 +58,7 @@ def _read_group_column(match: re.Match[str], reading: Reading) -> None:
 
 
 @PROBLEMS.form(
-    rf"{_FILE}controls are (.+?) and patients are (.+?)\. If not: --controls LABEL --patients LABEL\[,LABEL\]\."
+    rf"{_FILE}controls are (.+?) and patients are (.+?)\. If not: --controls LABEL --patients LABEL\[,LABEL\]"
 )
 def _read_labels(match: re.Match[str], reading: Reading) -> None:
     truth = reading.written.truth
@@ -66,9 +68,7 @@ def _read_labels(match: re.Match[str], reading: Reading) -> None:
         reading.check(number in (truth.count(group), scans[group]), f"number of {group}s: {number}")
 
 
-@PROBLEMS.form(
-    rf"{_FILE}adjusted for (.+?), recognised by name\. To choose: --covariates NAMES, or --covariates none\."
-)
+@PROBLEMS.form(rf"{_FILE}adjusted for (.+?), recognised by name\. To choose: --covariates NAMES, or --covariates none")
 def _read_recognised(match: re.Match[str], reading: Reading) -> None:
     said = match[1].split(", ")
     reading.check_equal(sorted(said), sorted(reading.written.truth.covariates), "covariates")

@@ -667,13 +667,14 @@ def _read_next(match: re.Match[str], reading: Reading) -> None:
 
 @PAGE.form(
     r"Do not rely on ((?:r\d+(?:, | and )?)+) alone\. Find out how many people would do, and look at "
-    r"another cohort: rindices power --people (\d+)\+(\d+)"
+    r"another cohort: rindices power --people (\d+)\+(\d+) --patterns (\d+)"
 )
 def _read_do_not_rely(match: re.Match[str], reading: Reading) -> None:
     written = reading.written
     low = [n for n in written.names if written.get_evidence(n)["split_half_interval"][0] < MIN_REPRODUCED]
     reading.check_equal(re.findall(r"r\d+", match[1]), low, "R-indices that are not reproduced")
     _read_groups(f"{match[2]} {match[3]}", reading)
+    reading.check_equal(int(match[4]), len(written.names), "patterns to plan for")
 
 
 @PAGE.form(r"Do not interpret (the index|these patterns): the test detected no difference\.")

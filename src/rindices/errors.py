@@ -134,7 +134,7 @@ class Problem:
         """Return the problem as one line."""
         prefix = f"{self.where}: " if self.where else ""
         sentences = (self.text, self.cure, self.exclusion)
-        return prefix + " ".join(_end_sentence(sentence) for sentence in sentences if sentence)
+        return prefix + " ".join(end_sentence(sentence) for sentence in sentences if sentence)
 
     @property
     def text(self) -> str:
@@ -397,7 +397,7 @@ def _shorten_text(text: str, max_length: int = 80) -> str:
     return printable if len(printable) <= max_length else printable[: max_length - 3] + "..."
 
 
-def _end_sentence(text: str) -> str:
+def end_sentence(text: str) -> str:
     """Return text with a full stop, unless it ends in a command, which is to be copied without one."""
     is_command = text.rpartition(": ")[2].startswith(("rindices ", "pip install ", "--"))
     return text if is_command or text.endswith((".", "?", "!")) else text + "."

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, FunctionLoader, PackageLoader, StrictUndefined
 
-from rindices.errors import capitalise_first, format_count
+from rindices.errors import capitalise_first, end_sentence, format_count
 from rindices.model.records import MIN_SPLIT_HALF, CandidateRecord, GroupSummary, SelectionRecord, SettingRecord
 from rindices.packing import read_decoder
 from rindices.tables.io.spreadsheet import protect_texts
@@ -47,6 +47,7 @@ def make_environment(unit: str = "", is_html: bool = True) -> Environment:
         "p_value": format_p_value,
         "percent": lambda share, digits=0: f"{100 * share:.{digits}f}",
         "setting": describe_setting,
+        "end_sentence": end_sentence,
         "signed": format_signed,
         "small_p": format_small_p,
         "spell": spell_number,
