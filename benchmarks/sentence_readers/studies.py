@@ -21,9 +21,9 @@ from rindices.tables.layout.muse import single_regions
 ID, SESSION, GROUP, SITE = "participant_id", "session_id", "group", "site"
 DATA = Path("../shared/data")
 DEFAULT_COVARIATES = ("age", "sex", "icv")
-SUBCORTICAL = ["Hippocampus", "Amygdala", "Caudate", "Putamen", "Pallidum", "Thalamus-Proper"]
+SUBCORTICAL = ["Hippocampus", "Amygdala", "Caudate", "Putamen", "Pallidum", "Thalamus"]
 """Structures of the volumes in tables of thickness and volumes."""
-_MUSE_OF = {"Thalamus-Proper": "ThalamusProper"}
+_MUSE_OF = {"Thalamus": "ThalamusProper"}
 SITES = "ABC"
 _THICKNESS_SD, _THICKNESS_PER_YEAR = 0.045, -0.002  # of the logarithm
 STRUCTURES_OF_PATTERN = 4

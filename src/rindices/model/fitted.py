@@ -184,7 +184,8 @@ class FittedModel(ModelContent):
         apply_checks.check_scale(values, self.regions, self.card.unit)
         if self.training is not None:
             sd = np.sqrt(np.diag(self.training.covariance))
-            notes += apply_checks.note_training_people(values, self.training.mean, sd)
+            is_first = ~combined.people[ID].duplicated().to_numpy()  # models are fitted to first visits
+            notes += apply_checks.note_training_people(values[is_first], self.training.mean, sd)
         is_wrong, outliers = self._find_wrong_cells(combined, on_outlier)
         result = self._infer(combined, absent, min_information, is_wrong=is_wrong)
         left_out = [problem for problem in result.problems if problem.code is ProblemCode.PEOPLE_WITHOUT_INDEX]

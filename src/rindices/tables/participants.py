@@ -124,15 +124,29 @@ def join_participants(
     where = participants.table.where
     findings = findings.at(where)
     rows = participants.match_rows(table, findings, must_match=is_first)
-    unused = len(participants.table.ids) - len(set(rows[rows >= 0]))
-    if unused and is_first:
-        what = f"{format_count(unused, 'participant is', 'participants are')} not in {table.where}"
-        findings.note(ProblemCode.UNUSED_PARTICIPANTS, what)
+    if is_first:
+        _note_unused_participants(participants.table.ids, rows, table.where, findings)
     joined = participants.table.frame.reindex(rows).reset_index(drop=True)
     _warn_contradictions(table, columns, joined, findings)
     frame = pd.concat([joined, columns[[name for name in columns if name not in joined]]], axis=1)
     icv_where = table.where if table.layout.icv is not None else where
     return JoinedParticipants(table.ids, frame, rows < 0, findings, participants, rows, icv_where)
+
+
+def _note_unused_participants(ids: Sequence[str], rows: IntArray, where: str, findings: Findings) -> None:
+    """Note how many participants, and how many scans of others, have no row in the table ``where``."""
+    is_used = np.zeros(len(ids), dtype=bool)
+    is_used[rows[rows >= 0]] = True
+    used = {name for name, used in zip(ids, is_used, strict=True) if used}
+    unused = {name for name in ids if name not in used}
+    n_scans = sum(name in used for name, is_row_used in zip(ids, is_used, strict=True) if not is_row_used)
+    whom = [format_count(len(unused), "participant")] if unused else []
+    if n_scans:
+        whom.append(f"{format_count(n_scans, 'other scan')} of participants")
+    if whom:
+        is_one = len(unused) + n_scans == 1
+        what = f"{' and '.join(whom)} {'is' if is_one else 'are'} not in {where}"
+        findings.note(ProblemCode.UNUSED_PARTICIPANTS, what)
 
 
 def _warn_contradictions(table: Table, columns: pd.DataFrame, joined: pd.DataFrame, findings: Findings) -> None:
