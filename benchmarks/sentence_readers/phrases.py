@@ -134,7 +134,8 @@ def split_regions(text: str) -> list[tuple[str, NamedRegion]]:
     """Return the direction of each region that a sentence names, and the region."""
     found = []
     for group in text.split("; "):
-        match = need_match(r"(loss|gain) in (.+)", group)
+        match = need_match(r"(loss in|gain in|lower|higher) (.+)", group)
+        direction = "loss" if match[1] in ("loss in", "lower") else "gain"
         rest = match[2]
         while rest:
             changes = _CHANGES.search(rest)
@@ -146,7 +147,7 @@ def split_regions(text: str) -> list[tuple[str, NamedRegion]]:
                 structure = name
                 if side is None and (whole := re.fullmatch(rf"(.+), ({_SIDE})", name)):
                     structure, side = whole.groups()
-                found.append((match[1], NamedRegion(structure, side or "", number)))
+                found.append((direction, NamedRegion(structure, side or "", number)))
             rest = rest[changes.end() :]
     return found
 

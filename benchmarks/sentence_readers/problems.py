@@ -75,7 +75,7 @@ def _read_recognised(match: re.Match[str], reading: Reading) -> None:
 
 
 @PROBLEMS.form(
-    rf"{_FILE}column '(\w+)' holds (\d+) sites?, whose effects are removed\. To leave them as they are: --site none\."
+    rf"{_FILE}column '(\w+)' holds (\d+) sites?, whose effects are removed\. To leave them as they are: --site none\.?"
 )
 def _read_sites(match: re.Match[str], reading: Reading) -> None:
     truth = reading.written.truth
@@ -83,7 +83,7 @@ def _read_sites(match: re.Match[str], reading: Reading) -> None:
     reading.check(truth.get_option("--harmonise") != "none", "effects of sites are removed")
 
 
-@PROBLEMS.form(rf"{_FILE}visits of a person are told apart by (\w+)\. If not: --session COLUMN\.")
+@PROBLEMS.form(rf"{_FILE}visits of a person are told apart by (\w+)\. If not: --session COLUMN\.?")
 def _read_sessions(match: re.Match[str], reading: Reading) -> None:
     scans = reading.written.truth.count_scans()
     reading.check(sum(scans.values()) > len(reading.written.truth.first), "there are several visits")
@@ -92,7 +92,7 @@ def _read_sessions(match: re.Match[str], reading: Reading) -> None:
 @PROBLEMS.form(
     rf"({COUNT} measurements? of {COUNT} participants?) do(?:es)? not fit the other (?:regions|features) "
     rf"of the same participant (\(.+?\))(?:: (.+?)(?: and ({COUNT}) more)?)?; treated as missing\. Check "
-    r"these measurements, or use them all the same: --on-outlier keep\."
+    r"these measurements, or use them all the same: --on-outlier keep\.?"
 )
 def _read_outlying(match: re.Match[str], reading: Reading) -> None:
     counts = reading.written.count_outlying() or {}
@@ -126,7 +126,7 @@ def _count_failed(reading: Reading) -> tuple[int, int]:
 
 @PROBLEMS.form(
     rf"regions of ({COUNT}) (?:person|people) do not fit together(?:: .+?)?; nothing is learnt from them\. "
-    r"Check these measurements, or use them all the same: --on-outlier keep\."
+    r"Check these measurements, or use them all the same: --on-outlier keep\.?"
 )
 def _read_failed(match: re.Match[str], reading: Reading) -> None:
     table = reading.written.read("wrong_cells")
@@ -288,7 +288,7 @@ def _read_small_sites(match: re.Match[str], reading: Reading) -> None:
 @PROBLEMS.form(
     rf"{_FILE}[Ss]everal kinds of measures stand side by side, each region is standardised on its own: "
     r"(\d+) columns of thickness, (\d+) columns of volume\. For one kind alone: --measure thickness\. "
-    r"Thickness is adjusted for head size only with --icv-for all\."
+    r"Thickness is adjusted for head size only with --icv-for all\.?"
 )
 def _read_kinds(match: re.Match[str], reading: Reading) -> None:
     regions = reading.written.effects.index

@@ -202,8 +202,9 @@ def _validate_table(request: TableRequest, chunk: Table | None, first: Validatio
     if parts.groups is not None:
         _check_groups(parts, clean, unit, findings)
     if parts.groups is not None and chunk is None:
-        participants.check_sexes(parts.people, parts.groups, clean, roles)
-        participants.check_ages(parts.people, parts.groups, clean)
+        first_scans = _select_first_scans(clean, parts.table.ids)
+        participants.check_sexes(parts.people, parts.groups, first_scans, roles)
+        participants.check_ages(parts.people, parts.groups, first_scans)
         participants.check_shared_sites(parts.people, parts.groups, parts.sites, request.roles.site == NO_COLUMN)
     if not clean.any() and first is None:
         of_table.error(ProblemCode.NO_ONE_LEFT, "no one is left", "The notes say who was left out and why")
@@ -223,6 +224,15 @@ def _read_regions(request: TableRequest, findings: Findings) -> Table:
     table = read_region_tables(request.volumes, request.roles, findings)
     wanted = (request.include, request.measure, request.model_regions)
     return replace(table, layout=select_columns(table.layout, *wanted, findings.at(table.where)))
+
+
+def _select_first_scans(keep: BoolArray, ids: Sequence[str]) -> BoolArray:
+    """Return the mask (N,) of the first row of each person, of those in a mask (N,)."""
+    rows = np.flatnonzero(keep)
+    is_first = ~pd.Series(np.asarray(ids, dtype=object)[rows]).duplicated().to_numpy(dtype=bool)
+    first = np.zeros_like(keep)
+    first[rows[is_first]] = True
+    return first
 
 
 def _exclude_people(table: Table, names: Sequence[str], findings: Findings, is_chunk: bool) -> tuple[Table, list[str]]:
