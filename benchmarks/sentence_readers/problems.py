@@ -83,6 +83,20 @@ def _read_sites(match: re.Match[str], reading: Reading) -> None:
     reading.check(truth.get_option("--harmonise") != "none", "effects of sites are removed")
 
 
+@PROBLEMS.form(
+    rf"{_FILE}({COUNT}) people have ({COUNT}) scans; fit uses the first session of each person: (.+?); ({COUNT}) rows? "
+    r"(?:is|are) left out\. Use apply for the other sessions, or give the rows of another session to fit\."
+)
+def _read_first_scans(match: re.Match[str], reading: Reading) -> None:
+    truth = reading.written.truth
+    n_people, n_scans = len(truth.first), sum(truth.count_scans().values())
+    read_count(match[1], n_people, "participants", reading)
+    read_count(match[2], n_scans, "scans", reading)
+    read_count(match[4], n_scans - n_people, "scans that are left out", reading)
+    used = sum(int(each.replace(",", "")) for each in re.findall(rf"\(({COUNT}) (?:person|people)\)", match[3]))
+    reading.check_equal(used, n_people, "first sessions")
+
+
 @PROBLEMS.form(rf"{_FILE}visits of a person are told apart by (\w+)\. If not: --session COLUMN\.?")
 def _read_sessions(match: re.Match[str], reading: Reading) -> None:
     scans = reading.written.truth.count_scans()
