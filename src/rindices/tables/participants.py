@@ -203,8 +203,9 @@ def _recognise_site(people: JoinedParticipants, roles: ColumnRoles, is_study: bo
         return NO_COLUMN
     if is_study and n_sites < 2:
         return NO_COLUMN
-    what = f"column '{column}' holds {format_count(n_sites, 'site')}, whose effects are removed"
-    people.findings.note(ProblemCode.SITES_USED, what, "To leave them as they are: --site none", subject=column)
+    what = f"column '{column}' holds {format_count(n_sites, 'site')}"
+    what += ", whose effects are removed unless --harmonise none is given"
+    people.findings.note(ProblemCode.SITES_USED, what, "If these are no sites: --site none", subject=column)
     return column
 
 
