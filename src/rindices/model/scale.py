@@ -39,9 +39,13 @@ def describe_scale(model: ModelContent) -> str:
         if card.recipe is not None and card.recipe.name == IMPORTED:
             return f"{one} of this imported model is {meaning}; {_warn_of_imported(card)}."
         return f"{one} is {meaning}; its output is not bounded: {both}, and controls need not be near 0{usual}."
-    line = "the mean difference between patients and controls" if card.finding == "mean_difference" else "a pattern"
-    meaning = f"{one} is a position along {line}: 0 is the average control, 1 about the 98th percentile of patients"
-    return f"{meaning}, and {both}{usual}."
+    ends = f"1 about the 98th percentile of patients, and {both}"
+    if card.finding == "mean_difference":  # errors of the mean of controls tilt the line towards other controls
+        line = (
+            "the mean difference between patients and controls: 0 is the average of the controls that it was fitted to"
+        )
+        return f"{one} is a position along {line}, {ends}; other controls are a little above 0 on average{usual}."
+    return f"{one} is a position along a pattern: 0 is the average control, {ends}{usual}."
 
 
 def _warn_of_imported(card: ModelCard) -> str:

@@ -40,6 +40,7 @@ from rindices.selection.agreement import compute_standard_error
 from rindices.selection.choose import CandidateEvaluation, GridPoint, SelectionResult
 from rindices.study.study import Study, StudyPeople
 from rindices.tables.cohort import GROUP, ID
+from rindices.tables.validation.groups import PATIENT
 
 
 class TrainedSettings(NamedTuple):
@@ -166,32 +167,37 @@ def build_model(trained: TrainedSettings, selection: records.SelectionRecord) ->
     indices, aligned = before / unit, aligned * unit[:, None]
     share = people.recipe.get_subsample_share(people.model.resolve_values())
     errors = compute_standard_error(aligned, share) if len(aligned) > 1 else None
-    controls, patients = (
-        indices[mask & ~np.isnan(indices).any(axis=1)] for mask in (cohort.is_control, cohort.is_patient)
-    )
-    evidence = make_pattern_records(
-        assess_pattern_stability(
-            completed, np.nan_to_num(indices), aligned.mean(axis=0)[-1], people.recipe.learn_weights, seed
-        ),
-        measure_separation(controls, patients, seed),
-        [None] * len(unit) if people.seen is None else compute_seed_changes(inferred / unit, unseen),
-        in_sample=people.seen is None,
-    )
+    patients = indices[cohort.is_patient & ~np.isnan(indices).any(axis=1)]
     card = replace(
         fitted.card,
         pattern_scale=tuple(float(value) for value in unit),
         member_steps=tuple(member.steps for member in chosen),
         interval_over="" if errors is None else "people" if share < 1 else "trainings",
-        pattern_evidence=evidence,
     )
-    patterns, selection = aligned.mean(axis=0), replace(selection, patterns=evidence)
-    fitted = replace(fitted, heads=heads, patterns=patterns, patterns_se=errors, card=card, selection=selection)
+    patterns = aligned.mean(axis=0)
+    fitted = replace(fitted, heads=heads, patterns=patterns, patterns_se=errors, card=card)
     members = [
         MemberControls(head, order, people.prepare(number).complete(by_group=False).X[cohort.is_control])
         for head, order, number in zip(heads, orders, numbers, strict=True)
     ]
     intervals = calibrate_intervals(members, patterns, patients, share, seed, average_interaction(fitted))
-    return _tabulate_people(replace(fitted, intervals=intervals), people, None if people.seen is None else unseen)
+    fitted = _tabulate_people(replace(fitted, intervals=intervals), people, None if people.seen is None else unseen)
+    evidence = make_pattern_records(
+        assess_pattern_stability(completed, np.nan_to_num(indices), patterns[-1], people.recipe.learn_weights, seed),
+        _measure_separation(fitted, seed),
+        [None] * len(unit) if people.seen is None else compute_seed_changes(inferred / unit, unseen),
+        in_sample=people.seen is None,
+    )
+    card, selection = replace(fitted.card, pattern_evidence=evidence), replace(selection, patterns=evidence)
+    return replace(fitted, card=card, selection=selection)
+
+
+def _measure_separation(fitted: FittedModel, seed: int) -> GroupSeparation:
+    """Return how the R-indices of the study's own people, as they are written, separate the groups."""
+    assert fitted.indices is not None
+    known = fitted.indices.dropna(subset=list(fitted.index_names)).sort_values(ID)  # bootstraps depend on the order
+    values, is_patient = known[list(fitted.index_names)].to_numpy(dtype=float), known[GROUP].to_numpy() == PATIENT
+    return measure_separation(values[~is_patient], values[is_patient], seed)
 
 
 def _tabulate_people(fitted: FittedModel, people: StudyPeople, unseen: BoolArray | None) -> FittedModel:
