@@ -30,7 +30,7 @@ def test_a_mean_difference_is_0_for_the_average_control_and_goes_below() -> None
     model = ri.fit(simulate_few_regions("tiny").cohort, members=2, recipe="mean-difference", workers=1)
     sentence = describe_scale(model)
     assert (
-        "along the mean difference between patients and controls: 0 is the average of the controls that it was fitted to"
+        "along the mean difference between patients and controls: 0 is the average of the controls that it was fitted"
         in sentence
     )
     assert "values below 0 and above 1 occur" in sentence
