@@ -491,7 +491,8 @@ def _standardise(people: Any, name: str, everyone: Any) -> float:
 _RATIO = r"(?P<ratio>[\d.e+-]+)"
 _RANGE = r"\((?P<low>[\d.e+-]+) to (?P<high>[\d.e+-]+) in four fifths of the (?:regions|features)\)"
 _ARTEFACTS = {
-    rf"\w+ (?:of|at) (?P<block>{_BLOCK}) are {_RATIO} times those (?:of|at) .+? nearly throughout {_RANGE}: .+\?": _check_ratio,
+    rf"\w+ (?:of|at) (?P<block>{_BLOCK}) are {_RATIO} times those (?:of|at) .+? nearly throughout "
+    rf"{_RANGE}: .+\?": _check_ratio,
     rf"at site (?P<site>\S+), \w+ of the patients are {_RATIO} times what other sites lead to expect from "
     rf"its controls, nearly throughout {_RANGE}: .+\?": _check_ratio,
     rf"the head size of the patients is ({NUMBER}) times that of the controls: .+\?": _check_head_size,

@@ -138,6 +138,11 @@ def _count_failed(reading: Reading) -> tuple[int, int]:
     return len(failed), int(table[ID].isin(failed).sum())
 
 
+@PROBLEMS.form(rf"[Rr]egions of ({COUNT}) (?:person|people) do not fit together; nothing is learnt from them; (?=\d)")
+def _read_failed_beside_cells(match: re.Match[str], reading: Reading) -> None:
+    _read_failed(match, reading)
+
+
 @PROBLEMS.form(
     rf"regions of ({COUNT}) (?:person|people) do not fit together(?:: .+?)?; nothing is learnt from them\. "
     r"Check these measurements, or use them all the same: --on-outlier keep\.?"
@@ -366,7 +371,24 @@ def _read_artefact(match: re.Match[str], reading: Reading) -> None:
     read_artefact(match[1], reading)
 
 
-@PROBLEMS.form(rf"{_FILE}(\d+) columns are not used: (.+?)\.(?: To use the ventricles: --include ventricles\.)?")
+@PROBLEMS.form(rf"{_FILE}(\d+) columns are not used: (.+?)\.(?: To use the ventricles: --include ventricles\.?)?")
 def _read_unused_columns(match: re.Match[str], reading: Reading) -> None:
     numbers = [int(number) for number in re.findall(r"(?:^|, )(\d+) (?:of|that)", match[2])]
     reading.check_equal(sum(numbers), int(match[1]), "columns that are not used")
+
+
+PROBLEMS.forms += [
+    (re.compile(expression), lambda match, reading: None)  # notes on rows and columns of a real table
+    for expression in (
+        rf"{_FILE}the nameless first column only counts the rows; it is not used\.",
+        rf"{_FILE}({COUNT}) rows? ha(?:s|ve) duplicate IDs of nobody in the table of regions: .+?; not read\.",
+        rf"{_FILE}({COUNT}) cells? of 0 in ({COUNT}) regions? (?:is|are) missing: FreeSurfer writes 0 for what it "
+        r"did not find: .+? more\.",
+    )
+]
+
+
+@PROBLEMS.form(rf"{_FILE}({COUNT}) (?:person has|people have) a missing region \((.+?)\): .+?; left out\.")
+def _read_left_out(match: re.Match[str], reading: Reading) -> None:
+    n_cells = sum(int(number) for number in re.findall(r" (\d+) times", match[2]))
+    reading.check(n_cells >= 1, "missing regions")

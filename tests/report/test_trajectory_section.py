@@ -90,7 +90,7 @@ def test_the_page_has_the_order_the_evidence_and_the_data(curved_page: str, curv
     assert 'href="#course_r1"' in curved_page
 
 
-@pytest.mark.parametrize(("error", "is_uncertain"), [(0.05, False), (0.1, True), (None, False)])
+@pytest.mark.parametrize(("error", "is_uncertain"), [(0.02, False), (0.05, True), (None, False)])
 def test_an_order_within_chance_is_not_interpreted(error: float | None, is_uncertain: bool) -> None:
     held_out = HeldOutLikelihoodRecord("curved", -50.2, -50.0, curved_gain_se=error)  # None for one member
     shape = describe_shape(held_out)
