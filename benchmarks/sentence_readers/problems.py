@@ -382,8 +382,9 @@ PROBLEMS.forms += [
     for expression in (
         rf"{_FILE}the nameless first column only counts the rows; it is not used\.",
         rf"{_FILE}({COUNT}) rows? ha(?:s|ve) duplicate IDs of nobody in the table of regions: .+?; not read\.",
+        rf"(?:[^:]+? \({COUNT}\) )?({COUNT}) people have no row among the participants: .+?; left out\.",
         rf"{_FILE}({COUNT}) cells? of 0 in ({COUNT}) regions? (?:is|are) missing: FreeSurfer writes 0 for what it "
-        r"did not find: .+? more\.",
+        r"did not find: [^.]+\.",
     )
 ]
 
@@ -392,3 +393,14 @@ PROBLEMS.forms += [
 def _read_left_out(match: re.Match[str], reading: Reading) -> None:
     n_cells = sum(int(number) for number in re.findall(r" (\d+) times", match[2]))
     reading.check(n_cells >= 1, "missing regions")
+
+
+@PROBLEMS.form(
+    rf"{_FILE}({COUNT}) (?:person has|people have) a missing region, ({COUNT}) of ({COUNT}) cells (?:is|are) missing "
+    r"\(.+?\): .+?; their other regions are used\."
+)
+def _read_missing_cells(match: re.Match[str], reading: Reading) -> None:
+    people, cells, of_cells = (int(each.replace(",", "")) for each in match.groups())
+    reading.check(0 < people <= len(reading.written.truth.first), "participants with a missing region")
+    reading.check(people <= cells < of_cells, "missing cells")
+    reading.check_equal(of_cells % len(reading.written.effects), 0, "cells of whole regions")
