@@ -34,6 +34,7 @@ from benchmarks.sentence_readers.surfaces import read_json, read_page, read_term
 from benchmarks.sentence_readers.table import SHORT, STUDIES
 from benchmarks.sentence_readers.written import MIN_REPRODUCED, WrittenStudy
 from rindices.cli.main import app
+from rindices.model.findings import MIN_ORDER_ERRORS
 from rindices.report import geometry
 from rindices.report.page import write_report
 
@@ -41,7 +42,7 @@ OUT = Path(__file__).parent / "results" / "sentences.json"
 MAX_KEPT, MAX_LOST = 2, 2
 """Artefacts that may keep the word "reproduced", and sound studies that may lose it."""
 KINDS = ("sound", "null", "artefact", "harmonised")
-LEVEL, MIN_ORDER_ERRORS = 0.05, 3.0
+LEVEL = 0.05
 COLUMNS = (
     *("study", "kind", "seed", "finding", "p", "shape", "accuracy"),
     *("says reproduced", "artefact named", "sentences", "false"),

@@ -11,6 +11,7 @@ from rindices._version import __version__
 if TYPE_CHECKING:
     import rindices.analysis as analysis
     import rindices.datasets as datasets
+    import rindices.plot as plot
     from rindices.errors import Problem, RindicesError, Severity, StudyError, TableError
     from rindices.experiments.simulate import simulate_cohort
     from rindices.federated.fit import fit_federated
@@ -72,6 +73,7 @@ __all__ = [
     "fit",
     "fit_federated",
     "load",
+    "plot",
     "read_cohort",
     "simulate_cohort",
     "write_report",
@@ -80,7 +82,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
-    if name in ("analysis", "datasets"):
+    if name in ("analysis", "datasets", "plot"):
         return import_module(f"rindices.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'rindices' has no attribute {name!r}")
