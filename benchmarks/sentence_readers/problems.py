@@ -382,7 +382,7 @@ PROBLEMS.forms += [
     for expression in (
         rf"{_FILE}the nameless first column only counts the rows; it is not used\.",
         rf"{_FILE}({COUNT}) rows? ha(?:s|ve) duplicate IDs of nobody in the table of regions: .+?; not read\.",
-        rf"(?:[^:]+? \({COUNT}\) )?({COUNT}) people have no row among the participants: .+?; left out\.",
+        rf"{_FILE}({COUNT}) people have no row among the participants: .+?; left out\.",
         rf"{_FILE}({COUNT}) cells? of 0 in ({COUNT}) regions? (?:is|are) missing: FreeSurfer writes 0 for what it "
         r"did not find: [^.]+\.",
     )
