@@ -431,8 +431,6 @@ def check_block(text: str, alteration: Alteration, reading: Reading) -> None:
     """Check the block that a sentence about an artefact names."""
     group = "the patients" if alteration.group else ""
     site = f"site {alteration.site}" if alteration.site else ""
-    if alteration.kind == "one_site":
-        group = ""
     reading.blocks.append(text)
     reading.check_equal(text, " of ".join(filter(None, [group, site])), "altered block")
 
@@ -468,8 +466,8 @@ def _check_all_regions(match: re.Match[str], alteration: Alteration, reading: Re
 
 
 def _check_one_site(match: re.Match[str], alteration: Alteration, reading: Reading) -> None:
-    check_block(f"site {match['site']}", alteration, reading)
-    reading.check(alteration.kind in ("one_site", "factor", "sides"), "kind of the alteration")
+    check_block(f"the patients of site {match['site']}", alteration, reading)
+    reading.check_equal("one_site", alteration.kind, "kind of the alteration")
     people = reading.written.known
     patients = people[people["group"] == "patient"]
     here = int((patients["site"] == match["site"]).sum())
@@ -500,11 +498,12 @@ _ARTEFACTS = {
     rf"its controls, nearly throughout {_RANGE}: .+\?": _check_ratio,
     rf"the head size of the patients is ({NUMBER}) times that of the controls: .+\?": _check_head_size,
     rf"left and right are swapped in ({_BLOCK}) or in (.+?): differences between the sides of (\d+) pairs "
-    rf"of regions are each other's mirror image \(correlation ({NUMBER})\)": _check_sides,
+    rf"of regions are each other's mirror image \(correlation ({NUMBER}), \d+ standard errors "
+    r"below 0\)": _check_sides,
     r"three quarters of the (?:regions|features) separate the patients from the controls almost by "
     r"themselves \(AUC ([\d.]+) and more\): .+\?": _check_all_regions,
-    r"(?P<name>r\d+) is higher in patients at site (?P<site>\S+) alone: they exceed controls by "
-    rf"(?P<here>{NUMBER}) standard deviations there \((?P<n_here>\d+) patients\) and by "
+    r"(?P<name>r\d+) distinguishes the patients of site (?P<site>\S+) far more than those of other sites: they exceed "
+    rf"controls by (?P<here>{NUMBER}) standard deviations there \((?P<n_here>\d+) patients\) and by "
     rf"(?P<elsewhere>{NUMBER}) elsewhere \((?P<n_elsewhere>\d+) patients\): .+\?": _check_one_site,
 }
 

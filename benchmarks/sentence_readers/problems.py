@@ -404,3 +404,13 @@ def _read_missing_cells(match: re.Match[str], reading: Reading) -> None:
     reading.check(0 < people <= len(reading.written.truth.first), "participants with a missing region")
     reading.check(people <= cells < of_cells, "missing cells")
     reading.check_equal(of_cells % len(reading.written.effects), 0, "cells of whole regions")
+
+
+@PROBLEMS.form(
+    rf"({COUNT}) (?:person has|people have) no R-index, because every ensemble member that agrees with the others was "
+    r"trained on them(?:: .+?)?\. Use more members\."
+)
+def _read_without_index(match: re.Match[str], reading: Reading) -> None:
+    assert reading.written.indices is not None
+    without = int(reading.written.indices["r1"].isna().sum())
+    read_count(match[1], without, "participants without an R-index", reading)

@@ -198,8 +198,8 @@ def test_a_pattern_of_one_site_names_its_index(one_site_study: tuple[Study, ri.F
     study, model = one_site_study
     assert find_artefacts(study) == ()
     (found,) = find_artefacts(study, model)
-    assert (found.kind, found.block, found.patterns) == (ArtefactKind.ONE_SITE, "site site1", ("r1",))
-    assert found.what.startswith("r1 is higher in patients at site site1 alone")
+    assert (found.kind, found.block, found.patterns) == (ArtefactKind.ONE_SITE, "the patients of site site1", ("r1",))
+    assert found.what.startswith("r1 distinguishes the patients of site site1 far more than those of other sites")
     assert found.figures["here"] > 3 * found.figures["elsewhere"]
     assert ArtefactRecord.from_dict(found.to_dict()).to_dict() == found.to_dict()
 

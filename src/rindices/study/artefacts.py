@@ -127,7 +127,7 @@ def find_artefacts(study: Study, model: FittedModel | None = None) -> tuple[Arte
     if model is not None and model.indices is not None and len(people.sites) > 1:
         names = [f"r{number + 1}" for number in range(model.n_patterns)]
         indices = model.indices.set_index(ID)[names].reindex(people.ids).to_numpy(dtype=float)
-        found += _find_patterns_of_one_site(indices, names, people)
+        found += _find_patterns_of_one_site(indices, names, people, {each.block for each in found})
     return tuple(found)
 
 
@@ -348,10 +348,19 @@ def _find_separating_regions(people: BlockValues) -> list[ArtefactRecord]:
     return [ArtefactRecord(kind=ArtefactKind.ALL_REGIONS, block="the patients", what=what, figures=figures)]
 
 
-def _find_patterns_of_one_site(indices: FloatArray, names: list[str], people: BlockValues) -> list[ArtefactRecord]:
-    """Return a record for each R-index (N, M) that separates patients from controls at one site alone."""
-    contrasts = [each for each in measure_site_contrasts(indices, people) if is_of_one_site(each)]
-    return [_describe_contrast(each, names[each.pattern], people) for each in contrasts]
+def _find_patterns_of_one_site(
+    indices: FloatArray, names: list[str], people: BlockValues, named: set[str]
+) -> list[ArtefactRecord]:
+    """Return a record for each R-index (N, M) that distinguishes the patients of one site far more than others.
+
+    A sign at the same site that was found before (``named``) explains it.
+    """
+    found = []
+    for contrast in filter(is_of_one_site, measure_site_contrasts(indices, people)):
+        blocks = {_name_block(Block(contrast.site, patients=patients), people) for patients in (None, True)}
+        if not blocks & named:
+            found.append(_describe_contrast(contrast, names[contrast.pattern], people))
+    return found
 
 
 def is_of_one_site(contrast: SiteContrast, limits: ArtefactLimits = LIMITS) -> bool:
@@ -386,11 +395,12 @@ def compute_contrast_z(contrast: SiteContrast) -> float:
 
 
 def _describe_contrast(contrast: SiteContrast, name: str, people: BlockValues) -> ArtefactRecord:
-    block = _name_block(Block(contrast.site), people)
+    block = _name_block(Block(contrast.site, patients=True), people)
     what = (
-        f"{name} is higher in patients at {block} alone: they exceed controls by {contrast.here:.1f} standard "
-        f"deviations there ({contrast.patients_here} patients) and by {contrast.elsewhere:.1f} elsewhere "
-        f"({contrast.patients_elsewhere} patients): another scanner or sequence, or other patients?"
+        f"{name} distinguishes {block} far more than those of other sites: they exceed controls by "
+        f"{contrast.here:.1f} standard deviations there ({contrast.patients_here} patients) and by "
+        f"{contrast.elsewhere:.1f} elsewhere ({contrast.patients_elsewhere} patients): another scanner or sequence, "
+        "or other patients?"
     )
     figures = {
         "here": contrast.here,
