@@ -497,8 +497,8 @@ _ARTEFACTS = {
     rf"at site (?P<site>\S+), \w+ of the patients are {_RATIO} times what other sites lead to expect from "
     rf"its controls, nearly throughout {_RANGE}: .+\?": _check_ratio,
     rf"the head size of the patients is ({NUMBER}) times that of the controls: .+\?": _check_head_size,
-    rf"left and right are swapped (?:in|at) ({_BLOCK}) or (?:in|at) (.+?): differences between the sides of (\d+) pairs "
-    rf"of regions are each other's mirror image \(correlation ({NUMBER}), \d+ standard errors "
+    rf"left and right are swapped (?:in|at) ({_BLOCK}) or (?:in|at) (.+?): differences between the sides of "
+    rf"(\d+) pairs of regions are each other's mirror image \(correlation ({NUMBER}), \d+ standard errors "
     r"below 0\)": _check_sides,
     r"three quarters of the (?:regions|features) separate the patients from the controls almost by "
     r"themselves \(AUC ([\d.]+) and more\): .+\?": _check_all_regions,
