@@ -36,7 +36,8 @@ def list_options() -> frozenset[str]:
 
 def list_faults(message: str) -> list[str]:
     """Return what the command line does not know in a message: unknown options, and commands that do not parse."""
-    own = re.sub(r"(?:pip|docker|git|sbatch|aparcstats2table) [^\n)]*", "", message)  # options of other programs
+    others = r"(?:pip|docker|git|sbatch|aparcstats2table|python -m) [^\n)]*"
+    own = re.sub(others, "", message)  # without options of other programs
     faults = [f"no command has {name}" for name in OPTION.findall(own) if name not in list_options()]
     for line in message.splitlines():
         for found in COMMAND.finditer(line):

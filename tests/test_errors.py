@@ -99,7 +99,7 @@ def test_commands_end_a_message_without_a_full_stop_that_would_be_copied() -> No
     command = "rindices model import a.pt --as ad_2rindices --out a.safetensors"
     assert str(Problem(Severity.ERROR, "wrong file", "", f"Convert it: {command}")).endswith(f"Convert it: {command}")
     assert str(RindicesError(f"torch is missing: {make_install_command('gan')}")).endswith(": pip install torch")
-    assert str(Problem(Severity.ERROR, "a study", "", "Run rindices power to see more")).endswith("see more.")
+    assert str(Problem(Severity.ERROR, "a study", "", "Run rindices power, which tells more")).endswith("tells more.")
 
 
 def test_packages_of_extras_are_those_of_the_project() -> None:

@@ -390,7 +390,7 @@ PROBLEMS.forms += [
 
 
 @PROBLEMS.form(rf"{_FILE}({COUNT}) (?:person has|people have) a missing region \((.+?)\): .+?; left out\.")
-def _read_left_out(match: re.Match[str], reading: Reading) -> None:
+def _read_missing_regions(match: re.Match[str], reading: Reading) -> None:
     n_cells = sum(int(number) for number in re.findall(r" (\d+) times", match[2]))
     reading.check(n_cells >= 1, "missing regions")
 

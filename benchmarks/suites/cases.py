@@ -68,7 +68,8 @@ def get_suite_tasks(suite: str, data: Path | None = None, adjusted: bool = False
 def _check_data_folder(data: Path | None) -> Path:
     if data is None or not data.is_dir():
         raise SimulationError(
-            f"the suite real needs real tables, and {data or 'no folder'} does not exist: use --data."
+            f"the suite real needs real tables, and {data or 'no folder'} does not exist: "
+            "python -m benchmarks suite --suite real --data FOLDER"
         )
     return data
 

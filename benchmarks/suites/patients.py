@@ -55,7 +55,8 @@ def list_patient_tables(data: Path | None) -> dict[str, Callable[[], PatientTabl
         from ``fcon1000`` beside it, if they are there.
     """
     if data is None or not data.is_dir():
-        raise SimulationError(f"the suite patients needs their tables, and {data or 'no folder'} is none: use --data.")
+        what = f"the suite patients needs their tables, and {data or 'no folder'} is none"
+        raise SimulationError(f"{what}: python -m benchmarks suite --suite patients --data FOLDER")
     return {
         "psychosis": partial(_read_psychosis, data, None),
         "psychosis-thickness": partial(_read_psychosis, data, "thickness"),

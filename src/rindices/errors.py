@@ -399,5 +399,5 @@ def _shorten_text(text: str, max_length: int = 80) -> str:
 
 def end_sentence(text: str) -> str:
     """Return text with a full stop, unless it ends in a command, which is to be copied without one."""
-    is_command = text.rpartition(": ")[2].startswith(("rindices ", "pip install ", "--"))
+    is_command = text.rpartition(": ")[2].startswith(("rindices ", "pip install ", "python -m ", "--"))
     return text if is_command or text.endswith((".", "?", "!")) else text + "."

@@ -11,7 +11,7 @@ DATA = Path(__file__).parents[3] / "shared" / "data" / "patients"
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SimulationError, match="use --data"):
+    with pytest.raises(SimulationError, match="--suite patients --data FOLDER"):
         list_patient_tables(tmp_path / "none")
 
 
