@@ -339,7 +339,10 @@ def read_scale(text: str, reading: Reading) -> None:
     written, one = reading.written, "The" if len(reading.written.names) == 1 else "An"
     match = need_match(r"(The|An) (R-index is .+?)(?: \(half of the study's controls have (.+)\))?\.", text)
     reading.check_equal(match[1], one, "article")
-    is_curve, is_mean = written.header["kind"] in ("trajectory", "interacting"), written.selection["finding"] == "mean_difference"
+    is_curve, is_mean = (
+        written.header["kind"] in ("trajectory", "interacting"),
+        written.selection["finding"] == "mean_difference",
+    )
     line = "the mean difference between patients and controls" if is_mean else "a pattern"
     zero = "of the controls that it was fitted to" if is_mean else "control"
     others = "; other controls are a little above 0 on average" if is_mean else ""

@@ -61,7 +61,7 @@ def test_patterns_that_do_not_converge_end_as_a_mean_difference(
 ) -> None:
     out = tmp_path / "out"
     shutil.copytree(undisturbed, out)
-    options = ["--recipe", "paper", "--max-steps", 20, "--patterns", 2, "--orthogonality", "0.1", "--members", 2]
+    options = ["--method", "surreal-gan", "--max-steps", 20, "--patterns", 2, "--orthogonality", "0.1", "--members", 2]
     done = run("fit", folder / "study.toml", "--out", out, *options, report=True)
     assert done.returncode == 0, done.stderr
     assert "patterns were tried and are not stable: 2 (0 of 2 members converged)" in done.stderr
