@@ -54,7 +54,9 @@ def fit(
     ] = None,
     seed: Annotated[int | None, describe_option("Same seed, same numbers.", "N", min=0)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would run, and for how long.")] = False,
-    method: Annotated[str | None, describe_option(f"One of {', '.join(METHODS)}.", "NAME", TRAINING)] = None,
+    method: Annotated[
+        str | None, describe_option(f"{', '.join(METHODS)}; the first by default.", "NAME", TRAINING)
+    ] = None,
     recipe: OldMethod = None,
     members: Annotated[int | None, describe_option("Ensemble members per setting.", "N", TRAINING, min=1)] = None,
     max_steps: Annotated[int | None, describe_option("Most training steps.", "N", TRAINING, min=1)] = None,

@@ -201,7 +201,7 @@ class _TrajectoriesMethod(StudyMethod):
         choices = ("auto", *SHAPES)
         values = {"shape": "auto"} | dict(settings)
         if unknown := [name for name in values if name != "shape"]:
-            raise StudyError(f"the method trajectories has no {unknown[0]}: {did_you_mean(unknown[0], ['shape'])}")
+            raise StudyError(f"the method {self.name} has no {unknown[0]}: {did_you_mean(unknown[0], ['shape'])}")
         if values["shape"] not in choices:
             raise StudyError(f"shape is {values['shape']!r}: give one of {', '.join(choices)}.")
         return values
@@ -282,7 +282,7 @@ class _SurrealGANMethod(StudyMethod):
     def resolve_values(self, settings: MethodSettings, correlated: bool) -> MethodValues:
         from rindices.learners.gan.recipe import require_torch
 
-        require_torch("the method surreal-gan", StudyError)
+        require_torch(f"the method {self.name}", StudyError)
         return self._customise(settings, correlated)
 
     def _customise(self, settings: MethodSettings, correlated: bool) -> MethodValues:
