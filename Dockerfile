@@ -1,6 +1,6 @@
 # rindices in a container. Linted by hadolint in the gate.
 #   docker build -t rindices .
-#   docker build -t rindices --build-arg TORCH_INDEX=<the index that PyTorch's install page names> .   (for recipe paper)
+#   docker build -t rindices --build-arg TORCH_INDEX=<the index that PyTorch's install page names> .   (for method surreal-gan)
 #   docker run --rm -v "$PWD":/data rindices fit dlmuse.csv --participants participants.tsv --group diagnosis --out results
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /source

@@ -125,7 +125,7 @@ def install(session: nox.Session, extra: str) -> None:
     session.chdir(session.create_tmp())
     session.run("rindices", "simulate", "--task", "tiny", "--out", ".")
     study = ["volumes.csv", "--participants", "participants.tsv", "--group", "group", "--covariates", "age,sex,icv"]
-    fit = ["rindices", "fit", *study, "--recipe", "contrastive", "--patterns", "2", "--members", "3", "--out", "study"]
+    fit = ["rindices", "fit", *study, "--method", "contrastive", "--patterns", "2", "--members", "3", "--out", "study"]
     session.run(*fit, *(["--engine", "dask", "--workers", "1"] if extra in ("cluster", "all") else []))
     apply = ["rindices", "apply", "study/model.safetensors", "volumes.csv", "--participants", "participants.tsv"]
     session.run(*apply, "--out", "r.csv")

@@ -40,11 +40,11 @@ REPLACEMENTS = (
     ("simulate --task small", "simulate --task tiny"),
     ("--task organs --seed 0 --out organs", f"--task organs --seed 0 --out organs{FIFTH}"),
     ("    --patterns 3 --members 5 --out", "    --patterns 1 --members 2 --workers 1 --out"),
-    ("--patterns 3 --members 5 --out", "--patterns 3 --recipe contrastive --members 2 --workers 1 --out"),
+    ("--patterns 3 --members 5 --out", "--patterns 3 --method contrastive --members 2 --workers 1 --out"),
     ("--patterns 1,2,3,4", "--patterns 1,2 --members 2 --workers 1"),
     ("--patterns 2,3", "--patterns 2"),
     ("--patterns 2 --out", "--patterns 1 --members 2 --workers 1 --out"),
-    ("--patterns 3 --out", "--patterns 3 --recipe contrastive --members 2 --workers 1 --out"),  # then scored
+    ("--patterns 3 --out", "--patterns 3 --method contrastive --members 2 --workers 1 --out"),  # then scored
     ('ri.simulate_cohort("small"', 'ri.simulate_cohort("tiny"'),
     ("patterns=3, members=5)", "patterns=2, members=2, workers=1, seed=5)"),
 )

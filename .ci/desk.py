@@ -60,7 +60,7 @@ def run_study(folder: Path) -> None:
     groups = (
         "--participants participants.tsv --group diagnosis --controls CN --patients MCI,AD --covariates age,sex,icv"
     )
-    settings = "--patterns 2 --members 3 --recipe contrastive --workers 1 --out results"
+    settings = "--patterns 2 --members 3 --method contrastive --workers 1 --out results"
     subprocess.run([*program, *groups.split(), *settings.split()], cwd=folder, check=True, capture_output=True)
     shutil.copy(folder / "results" / "model.safetensors", folder)
     shutil.rmtree(folder / "results" / "runs")

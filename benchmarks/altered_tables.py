@@ -59,7 +59,7 @@ def fit_model(folder: Path) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cohort = ri.read_cohort(folder / "train.csv", group="group", covariates=["age", "sex"])
-        ri.fit(cohort, 1, members=2, recipe="contrastive", workers=1).save(path)
+        ri.fit(cohort, 1, members=2, method="contrastive", workers=1).save(path)
     return path
 
 

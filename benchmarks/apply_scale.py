@@ -2,7 +2,7 @@
 
     python -m benchmarks.apply_scale [--people 10000000] [--folder FOLDER]
 
-Fits the default recipe (ten members) to a simulated cohort, writes a folder of parquet files with these people and 139
+Fits the default method (ten members) to a simulated cohort, writes a folder of parquet files with these people and 139
 regions (float32, 0.6 kB per person), and runs one after the other, each in a process of its own:
 
 - the bare loop: reads the regions, multiplies them by one matrix, writes the id and M columns, with the default threads
@@ -181,7 +181,7 @@ def format_report(measured: dict[str, float]) -> str:
     bare_peak, apply_peak = measured["bare_peak_mb"], measured["apply_peak_mb"]
     volumes, results = measured["bytes_a_person"] / 1e3, measured["bytes_a_person_written"] / 1e3  # TB for a billion
     return f"""# Applying a model to {measured["people"]:,} people
-`python -m benchmarks.apply_scale`: {measured["regions"]} regions, {measured["members"]} members of the default recipe,
+`python -m benchmarks.apply_scale`: {measured["regions"]} regions, {measured["members"]} members of the default method,
 {measured["cores"]} cores, a folder of parquet files in, a folder of parquet files out.
 
 | | people per second | memory, MB |

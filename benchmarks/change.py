@@ -101,7 +101,7 @@ def compare_with_statsmodels(number: int) -> dict[str, float]:
 def measure_psychosis(data: Path) -> dict[str, list[dict[str, object]]]:
     """Fit the early-psychosis study, and compare the change of the groups by the cross-fitted indices of its visits."""
     visits = read_psychosis_visits(data / "patients")
-    model = rindices.fit(visits, 1, recipe="mean-difference", workers=1)
+    model = rindices.fit(visits, 1, method="mean-difference", workers=1)
     indices = model.visit_indices
     assert indices is not None
     frame = pd.concat(

@@ -2,8 +2,8 @@
 
 Usage: ``python -m benchmarks.consensus``
 
-Recipe contrastive on both suites, ten members, five cohorts: the mean member, the best member by agreement, which the
-paper chooses, and the consensus, in people whom members were fitted to. Default recipe with five members on the task
+Method contrastive on both suites, ten members, five cohorts: the mean member, the best member by agreement, which the
+paper chooses, and the consensus, in people whom members were fitted to. Default method with five members on the task
 ``together``, whose patterns are the hardest to tell apart, seeds 900 to 909: cross-fitted R-indices of ``rindices.fit``
 against the theoretical limit. The truth is used for scoring only. Writes ``results/consensus.md`` and ``.json``; parts
 in the latter are not run again.
@@ -32,7 +32,7 @@ Row = dict[str, float | str]
 
 
 def score_members(task: str, seed: int) -> Row:
-    """Return the accuracy of the mean member, of the best member and of the consensus of recipe contrastive."""
+    """Return the accuracy of the mean member, of the best member and of the consensus of method contrastive."""
     case = get_suite_tasks("paper" if task in PAPER_TASKS else "stress")[task](seed)
     patients, numbers = case.X[case.y == 1], range(N_MEMBERS)
     people = PreparedPeople(case.X, case.y).deal_to_members(numbers, seed)
@@ -47,7 +47,7 @@ def score_members(task: str, seed: int) -> Row:
 
 
 def score_few_members(task: str, seed: int) -> Row:
-    """Return the accuracy of a study by the default recipe with few members, and its distance from the limit."""
+    """Return the accuracy of a study by the default method with few members, and its distance from the limit."""
     simulated = ri.simulate_cohort(task, seed)
     model = ri.fit(simulated.cohort, simulated.truth.shape[1], members=N_FEW, seed=seed, workers=1)
     assert model.indices is not None
@@ -75,8 +75,8 @@ def main() -> None:
     """Run both parts and write the tables."""
     tasks = [(task, seed) for task in PAPER_TASKS + STRESS_TASKS for seed in range(5)]
     parts: dict[str, list[Callable[[], Row]]] = {
-        f"Recipe contrastive, {N_MEMBERS} members, 5 cohorts": [partial(score_members, *each) for each in tasks],
-        f"Default recipe, {N_FEW} members": [partial(score_few_members, "together", seed) for seed in FEW_SEEDS],
+        f"Method contrastive, {N_MEMBERS} members, 5 cohorts": [partial(score_members, *each) for each in tasks],
+        f"Default method, {N_FEW} members": [partial(score_few_members, "together", seed) for seed in FEW_SEEDS],
     }
     stored = json.loads(OUT.read_text("utf-8")) if OUT.exists() else {}
     for title in parts.keys() - stored.keys():

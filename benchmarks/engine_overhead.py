@@ -48,7 +48,9 @@ def read_memory_mb() -> float:
 
 def measure_overhead(sets: int, workers: int) -> dict[str, float]:
     """Send member sets through Dask."""
-    (first,) = make_plan(ModelConfig(recipe="paper", patterns=(3,), orthogonality=(0.1,), members=STACK_SIZE), 0, "x")
+    (first,) = make_plan(
+        ModelConfig(method="surreal-gan", patterns=(3,), orthogonality=(0.1,), members=STACK_SIZE), 0, "x"
+    )
     plan = [replace(first, seed=seed) for seed in range(sets)]
     with tempfile.TemporaryDirectory() as folder:
         jobs = [TrainingJob(work, Path(folder), Path(folder, "people.npz")) for work in plan]

@@ -2,8 +2,8 @@
 
     python -m benchmarks.engine_speedup [--engines local,dask] [--sets 12] [--task small]
 
-Trains the member sets of recipe default at three patterns with one worker and with two, in turn, from the first job
-to the last report, including the start of the workers; the files must be equal. Writes
+Trains the member sets of method trajectories at three patterns with one worker and with two, in turn, from the first
+job to the last report, including the start of the workers; the files must be equal. Writes
 ``results/engine_speedup.json`` and ``.md``. Run it on an idle machine with at least two cores.
 """
 
@@ -67,7 +67,7 @@ def format_table(results: list[dict[str, Any]], task: str) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     sets = results[0]["sets"]
     lines.append(
-        f"\n{sets} member sets of {STACK_SIZE} members, recipe default, M = 3, task {task}; the files are equal."
+        f"\n{sets} member sets of {STACK_SIZE} members, method trajectories, M = 3, task {task}; the files are equal."
     )
     return "\n".join(lines) + "\n"
 

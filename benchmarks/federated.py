@@ -202,7 +202,7 @@ def measure_harmonise() -> list[dict[str, Any]]:
             labels = ri.simulate_cohort("basic", seed=seed, sites=4).cohort.people[SITE].to_numpy()
             cohort = simulated.cohort
             parts = [Site(str(label), cohort.take(labels == label)) for label in np.unique(labels)]
-            model = ModelConfig(patterns=(3,), members=2, recipe_changes={"shape": "straight"})
+            model = ModelConfig(patterns=(3,), members=2, method_settings={"shape": "straight"})
             settings = FederatedSettings(model, seed, harmonise=harmonise)
             fitted = run_federated_study(InMemoryTransport(parts), settings).model
             assert fitted is not None

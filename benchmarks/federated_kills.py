@@ -29,7 +29,7 @@ import rindices as ri
 from rindices.tables.cohort import Cohort
 
 RESULTS = Path(__file__).parent / "results" / "federated_kills.md"
-STUDY = '[model]\npatterns = [3]\nmembers = 2\nrecipe_changes = { shape = "straight" }\n'
+STUDY = '[model]\npatterns = [3]\nmembers = 2\nmethod_settings = { shape = "straight" }\n'
 PROGRAM = [sys.executable, "-c", "from rindices.cli.main import run; run()"]
 
 

@@ -39,8 +39,8 @@ from rindices.tables.cohort import Cohort
 RESULTS = Path(__file__).parent / "results" / "federated_masks.json"
 SEEDS, N_REGIONS = range(1000, 1050), 12
 MODELS = {
-    "mean difference": (ModelConfig(recipe="mean-difference", members=10), SEEDS),
-    "two curved patterns": (ModelConfig(patterns=(2,), members=2, recipe_changes={"shape": "curved"}), SEEDS[:8]),
+    "mean difference": (ModelConfig(method="mean-difference", members=10), SEEDS),
+    "two curved patterns": (ModelConfig(patterns=(2,), members=2, method_settings={"shape": "curved"}), SEEDS[:8]),
 }
 
 

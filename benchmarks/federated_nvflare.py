@@ -35,8 +35,8 @@ from rindices.tables.cohort import Cohort
 RESULTS = Path(__file__).parent / "results"
 CLIENTS = ("site-1", "site-2", "site-3")
 SERVER, ADMIN = "localhost", "admin@centre.org"
-STUDY = '[data]\nharmonise = "none"\n[model]\npatterns = [3]\nmembers = 2\nrecipe_changes = { shape = "straight" }\n'
-MODEL = ModelConfig(patterns=(3,), members=2, recipe_changes={"shape": "straight"})
+STUDY = '[data]\nharmonise = "none"\n[model]\npatterns = [3]\nmembers = 2\nmethod_settings = { shape = "straight" }\n'
+MODEL = ModelConfig(patterns=(3,), members=2, method_settings={"shape": "straight"})
 KILL_AFTER_ROUND = 20
 WAIT = 30
 PROGRAM = [sys.executable, "-c", "from rindices.cli.main import run; run()"]

@@ -5,7 +5,7 @@ Usage: ``python -m benchmarks.federated_partitions [--people 1000000] [--sums-of
 People are simulated (task basic: 139 regions, three patterns), half of them controls, 50,000 a file. Two Dask workers
 on this machine read the files and answer with sums; the centre is a third process. Three patterns, ten members, both
 shapes. Beyond 25,000 people a group, iterations cost the same whatever the number of people. The stages before them
-are also measured alone, with the recipe mean-difference, for the numbers of ``--sums-of``. Memory is the largest
+are also measured alone, with the method mean-difference, for the numbers of ``--sums-of``. Memory is the largest
 resident size of a process. Writes ``results/federated_partitions.json`` and ``.md``; what is in the JSON is not run
 again.
 """
@@ -38,8 +38,8 @@ FILE_PEOPLE = 50_000
 WORKERS = 2
 CHECK = partial(check_cells, seed=0, adjust=None, on_outlier=None)
 MODELS = {
-    "default": ModelConfig(patterns=(3,), members=10),
-    "mean-difference": ModelConfig(recipe="mean-difference", members=10),
+    "trajectories": ModelConfig(patterns=(3,), members=10),
+    "mean-difference": ModelConfig(method="mean-difference", members=10),
 }
 STAGES = ("reading", "adjustment", "tests")
 GROUPS = {"group": "group", "controls": "control", "patients": "patient"}
@@ -70,15 +70,15 @@ def get_usage() -> tuple[float, float]:
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
-def measure(n_people: int, recipe: str) -> dict[str, Any]:
+def measure(n_people: int, method: str) -> dict[str, Any]:
     """Fit a table of simulated people."""
     with tempfile.TemporaryDirectory() as name:
         n_bytes = write_table(Path(name), n_people)
         request = make_study({"data": {**DATA, "volumes": [name]}}).data.request(Path())
-        return {"recipe": recipe, **_fit(Path(name), request, n_people, n_bytes, recipe)}
+        return {"method": method, **_fit(Path(name), request, n_people, n_bytes, method)}
 
 
-def _fit(table: Path, request: Any, n_people: int, n_bytes: int, recipe: str) -> dict[str, Any]:
+def _fit(table: Path, request: Any, n_people: int, n_bytes: int, method: str) -> dict[str, Any]:
     stages: list[tuple[str, float, float]] = []
     start, own_start = time.monotonic(), get_usage()[0]
     with connect_partitions(table, request, CHECK, WORKERS) as transport:
@@ -89,11 +89,11 @@ def _fit(table: Path, request: Any, n_people: int, n_bytes: int, recipe: str) ->
             print(n_people, text, f"{workers:.0f} s of workers, {stages[-1][2]:.0f} s of the centre", flush=True)
 
         note_stage("reading")
-        result = run_federated_study(transport, FederatedSettings(MODELS[recipe]), on_stage=note_stage)
+        result = run_federated_study(transport, FederatedSettings(MODELS[method]), on_stage=note_stage)
         note_stage("end")
         workers = transport.client.run(get_usage)
     assert result.model is not None
-    score = score_new_people(result.model) if recipe == "default" else None
+    score = score_new_people(result.model) if method == "trajectories" else None
     seconds = {}
     for (stage, *before), (_, *after) in pairwise(stages):
         seconds["reading" if stage == "reading" else stage] = round(sum(after) - sum(before), 1)
@@ -135,8 +135,8 @@ def format_page(rows: list[dict[str, Any]]) -> str:
     for stage in dict.fromkeys(stage for row in rows for stage in row["processor seconds by stage"]):
         values = [str(row["processor seconds by stage"].get(stage, "")) for row in rows]
         lines.append(f"| processor seconds, {stage} | " + " | ".join(values) + " |")
-    sums = [row for row in rows if row["recipe"] == "mean-difference"]
-    fits = [row for row in rows if row["recipe"] == "default"]
+    sums = [row for row in rows if row["method"] == "mean-difference"]
+    fits = [row for row in rows if row["method"] == "trajectories"]
     if sums and fits:
         low, high = (sum(row["processor seconds by stage"][each] for each in STAGES) for row in (sums[0], fits[-1]))
         growth = (high - low) / (fits[-1]["people"] - sums[0]["people"]) * 1e6
@@ -157,12 +157,12 @@ def main() -> None:
     arguments = parser.parse_args()
     results = arguments.results
     rows = json.loads(results.read_text("utf-8")) if results.exists() else []
-    rows = [{"recipe": "default", **row} for row in rows]
+    rows = [{"method": "trajectories", **row} for row in rows]
     wanted = [(int(text), "mean-difference") for text in arguments.sums_of.split(",") if text]
-    wanted += [(int(text), "default") for text in arguments.people.split(",") if text]
-    for number, recipe in wanted:
-        if (number, recipe) not in [(row["people"], row["recipe"]) for row in rows]:
-            rows = sorted([*rows, measure(number, recipe)], key=lambda row: int(row["people"]))
+    wanted += [(int(text), "trajectories") for text in arguments.people.split(",") if text]
+    for number, method in wanted:
+        if (number, method) not in [(row["people"], row["method"]) for row in rows]:
+            rows = sorted([*rows, measure(number, method)], key=lambda row: int(row["people"]))
             write_atomically(results, (json.dumps(rows, indent=1) + "\n").encode())
         write_atomically(results.with_suffix(".md"), format_page(rows).encode())
         print(rows[-1])

@@ -56,7 +56,8 @@ def main() -> None:
         "# Patients that the sums of curves amount to",
         "",
         "For each model and set of patients of a site, the function of the severities with the fewest patients by",
-        "(sum of weights)^2 / sum of squared weights. 150 controls and 200 patients, 12 regions, recipe `default`.",
+        "(sum of weights)^2 / sum of squared weights. 150 controls and 200 patients, 12 regions, "
+        "method `trajectories`.",
         "",
         "| seed | people of the sites | rounds | models and sets | fewest | 1st percentile | median |",
         "|---|---|---|---|---|---|---|",

@@ -2,7 +2,7 @@
 
 Usage: ``python -m benchmarks.harmonise [--cohorts 3]``
 
-Fits of the default recipe with three patterns and three members on basic cohorts: without site effects; with site
+Fits of the default method with three patterns and three members on basic cohorts: without site effects; with site
 effects and no correction; with the site as a covariate; with ComBat estimated on controls, as ``fit`` does it. All
 R-indices are cross-fitted. Then new people of a site unseen in training, by k of its controls.
 Writes ``results/harmonise.json`` and ``.md``; finished cohorts are not computed again.

@@ -1,4 +1,4 @@
-"""Coverage of 90 % intervals: simulated cohorts, recipe default, three patterns.
+"""Coverage of 90 % intervals: simulated cohorts, method trajectories, three patterns.
 
 ``python -m benchmarks.intervals`` fits a model to each cohort and counts, among its patients and among those of a new
 cohort, how often r_low..r_high contains the true severity on the scale of R-indices: the R-index of the patients at the

@@ -1,13 +1,12 @@
 """Missing cells and regions: accuracy, coverage and cost, compared with leaving people out and with mean imputation.
 
 Usage: ``python -m benchmarks.missing_cells [--cohorts 2] [--part accuracy | apply | cost]``. Task basic, adjusted for
-age, sex and head size, recipe default with three patterns and five members, seeds 0 and up. Cells are removed at random
-(2, 10, 30 %), or a third of the people lack a lobe (28 neighbouring regions of 139). ``apply``: the model of the
+age, sex and head size, method trajectories with three patterns and five members, seeds 0 and up. Cells are removed at
+random (2, 10, 30 %), or a third of the people lack a lobe (28 neighbouring regions of 139). ``apply``: the model of the
 complete table is applied to a new cohort without 10, 30 or 60 regions. ``cost``: processor seconds of `rindices.fit`
 with 10 % of the cells missing in 200 different ways, and of `FittedModel.apply` on 20,000 such people after the first
-chunk, relative to
-complete tables in the same run. Writes ``results/missing_cells.json`` and ``.md``; finished rows are not computed
-again.
+chunk, relative to complete tables in the same run. Writes ``results/missing_cells.json`` and ``.md``; finished rows are
+not computed again.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Agreement of members on cohorts with and without disease, from which the threshold of selection follows.
 
-Usage: ``python -m benchmarks.null_agreement [--cohorts 2] [--recipes default contrastive]``
+Usage: ``python -m benchmarks.null_agreement [--cohorts 2] [--methods trajectories contrastive]``
 
-Members of the recipes contrastive and default on null cohorts (patients are controls) and on basic ones, three sizes;
-the agreement of disjoint halves and of members that share people. Writes ``results/null_agreement.md``.
+Members of the methods contrastive and trajectories on null cohorts (patients are controls) and on basic ones, three
+sizes; the agreement of disjoint halves and of members that share people. Writes ``results/null_agreement.md``.
 """
 
 import argparse
@@ -48,14 +48,14 @@ def main() -> None:
     """Run all settings and write the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cohorts", type=int, default=2)
-    parser.add_argument("--recipes", nargs="+", default=["default"], choices=["default", "contrastive"])
+    parser.add_argument("--methods", nargs="+", default=["trajectories"], choices=["trajectories", "contrastive"])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "null_agreement.md")
     options = parser.parse_args()
-    settings = list(product(options.recipes, ("null", "basic"), SIZES, WIDTHS))
+    settings = list(product(options.methods, ("null", "basic"), SIZES, WIDTHS))
     with parallel_config(backend="loky", inner_max_num_threads=1):
         jobs = (delayed(measure_agreement)(*setting, seed) for setting in settings for seed in range(options.cohorts))
         rows = np.array(list(Parallel(n_jobs=-1)(jobs))).reshape(len(settings), options.cohorts, 3)
-    head = "| recipe | cohort | people | M | disjoint halves, mean (lowest to highest) | sharing people | stable |"
+    head = "| method | cohort | people | M | disjoint halves, mean (lowest to highest) | sharing people | stable |"
     lines = [head, "|---|---|---|---|---|---|---|"]
     for (kind, task, size, width), results in zip(settings, rows, strict=True):
         halves, shared, stable = results.T

@@ -1,7 +1,7 @@
 """Which number of patterns `fit` ends with, where it is left to choose.
 
 Usage: ``python -m benchmarks.number_choice [--cohorts 10] [--workers 2]``. Task basic with 1, 2, 3 and 5 patterns that
-take 30 % or 20 % of a region, adjusted for age, sex and head size; and patients who are all alike. Recipe contrastive,
+take 30 % or 20 % of a region, adjusted for age, sex and head size; and patients who are all alike. Method contrastive,
 six members, seeds 3000 and up, which no choice was made on. Writes ``results/number_choice.json`` and ``.md``.
 """
 
@@ -29,7 +29,7 @@ def fit_one(rate: float, true: int, seed: int) -> dict[str, Any]:
     task = make_pattern_task(max(true, 1), rate)
     cohort = simulate_alike_cohort(rate, seed) if true == ALIKE else simulate_cohort(task, seed).cohort
     try:
-        model = ri.fit(cohort, recipe="contrastive", members=6, workers=1, seed=seed)
+        model = ri.fit(cohort, method="contrastive", members=6, workers=1, seed=seed)
     except ri.NoPatternError:
         return {"rate": rate, "true": true, "seed": seed, "finding": "no difference", "test": 0, "agreement": {}}
     selection = model.selection

@@ -70,7 +70,7 @@ def fit_model(folder: Path) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cohort = ri.read_cohort(folder / "train.csv", group="group", covariates=["age"])
-        ri.fit(cohort, 1, members=2, recipe="contrastive", workers=1).save(folder / "model.safetensors")
+        ri.fit(cohort, 1, members=2, method="contrastive", workers=1).save(folder / "model.safetensors")
     return folder / "model.safetensors"
 
 

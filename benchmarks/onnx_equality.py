@@ -2,8 +2,8 @@
 
     python -m benchmarks.onnx_equality [--modules NODE_MODULES]
 
-Exports a model of the default recipe, a contrastive one and, if the shared data are available, the two published ones
-(tests compare the networks of recipe paper with apply), runs each graph on simulated people in both runtimes, and
+Exports a model of the default method, a contrastive one and, if the shared data are available, the two published ones
+(tests compare the networks of method surreal-gan with apply), runs each graph on simulated people in both runtimes, and
 writes ``results/onnx.md``. onnxruntime-web is installed with npm into a temporary folder, or taken from the folder of
 ``--modules``.
 """
@@ -34,8 +34,8 @@ DATA = Path(os.environ.get("RINDICES_DATA", HERE.parents[1] / "shared" / "data")
 def fit_models(cohort: Cohort) -> dict[str, ri.FittedModel]:
     """Return a model of each kind."""
     fitted = {
-        "recipe default": ri.fit(cohort, 3, members=5, seed=0),
-        "recipe contrastive": ri.fit(cohort, 3, members=5, seed=0, recipe="contrastive"),
+        "method trajectories": ri.fit(cohort, 3, members=5, seed=0),
+        "method contrastive": ri.fit(cohort, 3, members=5, seed=0, method="contrastive"),
     }
     for name in PUBLISHED_MODELS:
         checkpoint = DATA / "upstream" / f"{name}.saved_model"

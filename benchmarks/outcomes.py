@@ -49,7 +49,7 @@ def compare_predictors(task: str, seed: int) -> list[dict[str, object]]:
     cohort, training = (keep_first_scans(part.simulated.cohort)[0] for part in (visits, others))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = rindices.fit(training, patterns=3, recipe="contrastive", workers=1)
+        model = rindices.fit(training, patterns=3, method="contrastive", workers=1)
     indices = model.apply(cohort).reset_index(drop=True)
     outcomes = visits.outcomes.set_index("participant_id").loc[indices["participant_id"]].reset_index()
     regions = np.log(cohort.volumes.reset_index(drop=True))

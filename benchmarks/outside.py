@@ -9,7 +9,7 @@ where people are many:
 - fcon1000: cortical thickness, 50 and more against under 40, sites harmonised; the truth is age among the old.
 
 A repeat deals people to five folds, within group and site. Everything is learnt from four of them: adjustment, sites,
-scores, penalties. "R-index" is a whole study (`rindices.fit`, default recipe, 10 members) of the same four folds; where
+scores, penalties. "R-index" is a whole study (`rindices.fit`, default method, 10 members) of the same four folds; where
 it ends with several indices, their mean is the score. Correlations and AUC are computed within the fold left out, since
 scores of different fits need not have one scale, and averaged over folds. Errors are over patients, by a bootstrap
 within folds. The correlation in controls tells whether a score follows what varies among healthy people, too. The
@@ -169,7 +169,7 @@ def fit_study(training: Cohort, seed: int) -> tuple[Callable[[Cohort], np.ndarra
         model = ri.fit(training, seed=seed, workers=1)
         finding = model.selection.finding
     except ri.NoPatternError:
-        model, finding = ri.fit(training, 1, recipe="mean-difference", seed=seed, workers=1), "no_difference"
+        model, finding = ri.fit(training, 1, method="mean-difference", seed=seed, workers=1), "no_difference"
     return lambda cohort: model.apply(cohort)[list(model.index_names)].to_numpy(dtype=float).mean(axis=1), finding
 
 

@@ -6,7 +6,7 @@ A study is of real healthy people: half of the studies of IXI (139 volumes), hal
 harmonised beforehand by their means). Of up to 700 people, two fifths are controls; the others are patients, who get
 one to three patterns with an effect of d = 0.8, 1.2 or 1.6 in a region. ``power`` sees the controls, the number of
 patients, d and the number of patterns, and simulates six cohorts. The study itself is `rindices.fit` with the default
-recipe, five members and this number of patterns; its cross-fitted R-indices are compared with the true severities.
+method, five members and this number of patterns; its cross-fitted R-indices are compared with the true severities.
 A study that ends with one index has no such patterns, and is counted apart. Seeds are 900 and up. Writes
 ``results/power/own_controls.json`` and ``.md``; studies that are there are not computed again.
 """

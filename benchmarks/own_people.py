@@ -1,7 +1,7 @@
 """R-indices of the study's own people: are they as honest, as accurate and on the same scale as those of new people?
 
 ``python -m benchmarks.own_people --parts null,patients,accuracy,scale,association --data ../shared/data`` measures
-- null: labels exchanged at random in healthy people (IXI), recipe mean-difference: AUC of the written R-indices;
+- null: labels exchanged at random in healthy people (IXI), method mean-difference: AUC of the written R-indices;
 - patients: AUC of the written R-indices beside nested cross-validation (suite patients), over seeds;
 - accuracy: pattern-c-index of the written R-indices beside those of all members, and coverage of their intervals;
 - scale: centiles of 2,000 new simulated controls among the study's own controls;
@@ -56,7 +56,7 @@ def measure_null(data: Path, draws: dict[int, int]) -> Studies:
 
             def run(n_controls: int = n_controls, seed: int = seed) -> Row:
                 cohort = exchange_labels(data, n_controls, seed)
-                model = ri.fit(cohort, 1, recipe="mean-difference", workers=1)
+                model = ri.fit(cohort, 1, method="mean-difference", workers=1)
                 own = model.indices["r1"].notna().to_numpy()  # some may have no member that has not seen them
                 auc = float(roc_auc_score(cohort.is_patient[own], model.indices["r1"][own]))
                 in_sample = float(roc_auc_score(cohort.is_patient, model.apply(cohort)["r1"]))
@@ -78,7 +78,7 @@ def measure_patients(data: Path, seeds: int) -> Studies:
 
             def run(name: str = name, seed: int = seed) -> Row:
                 table = list_patient_tables(data / "patients")[name]()
-                model = ri.fit(table.cohort, 1, recipe="mean-difference", seed=seed, workers=1)
+                model = ri.fit(table.cohort, 1, method="mean-difference", seed=seed, workers=1)
                 written = float(roc_auc_score(table.cohort.is_patient, model.indices["r1"]))
                 nested = PatientTrial(name, seed, (data / "patients").absolute()).measure().figures["default"]["auc"]
                 in_sample = float(roc_auc_score(table.cohort.is_patient, model.apply(table.cohort)["r1"]))
@@ -186,7 +186,7 @@ def measure_association(data: Path, studies: int, variables: int) -> Studies:
 
         def run(seed: int = seed) -> Row:
             cohort = exchange_labels(data, 67, seed)
-            model = ri.fit(cohort, 1, recipe="mean-difference", workers=1)
+            model = ri.fit(cohort, 1, method="mean-difference", workers=1)
             rng, row = np.random.default_rng(seed), {"draws": variables}
             for name, mean in {"random": 0.0 * cohort.is_patient, "group": 1.0 * cohort.is_patient}.items():
                 noise = pd.DataFrame(rng.normal(size=(len(cohort), variables)) + mean[:, None])
@@ -216,7 +216,7 @@ def summarise(rows: dict[str, Row]) -> str:
             stated, flattered = (f"{own[name].mean():.3f}" for name in ("stated", "in_sample"))
             table.append([number, len(own), f"{mean:.3f} ({mean - half:.3f} to {mean + half:.3f})", stated, flattered])
         lines += [
-            "Labels exchanged at random (IXI, 98 patients), recipe mean-difference; AUC, mean and 99 % interval.",
+            "Labels exchanged at random (IXI, 98 patients), method mean-difference; AUC, mean and 99 % interval.",
             "",
         ]
         lines += make_table("| controls | draws | written | stated in the report | in-sample |", table)

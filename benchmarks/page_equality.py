@@ -2,7 +2,7 @@
 
     python -m benchmarks.page_equality
 
-Fits models of every shape of the default recipe and one of the mean difference, writes a table of 1,000 new people of
+Fits models of every shape of the default method and one of the mean difference, writes a table of 1,000 new people of
 whom a quarter lack regions and some are unlike the training people, applies each model with the command and with its
 page, opened as a file, and writes ``results/page_equality.json`` and ``.md``. Models that are there already are not
 measured again.
@@ -38,7 +38,7 @@ def fit_model(kind: str) -> ri.FittedModel:
     if kind == "mean difference":
         return ri.fit(ri.simulate_cohort(AVERAGE, TRAINING_SEED).cohort, workers=1)
     cohort = ri.simulate_cohort(SHAPES[kind], TRAINING_SEED).cohort
-    return ri.fit(cohort, 3, members=5, workers=1, recipe_changes={"shape": kind})
+    return ri.fit(cohort, 3, members=5, workers=1, method_settings={"shape": kind})
 
 
 def make_table() -> pd.DataFrame:

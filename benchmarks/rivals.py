@@ -32,7 +32,7 @@ RIVALS = ("deviation-nmf", "normative-ica", "normative-pca", "cpca", "cvae", "nm
 LEARNERS = ("oracle", "contrastive", *RIVALS, "cpca-bound", "trajectory")
 LABELS = {
     "oracle": "theoretical limit",
-    "trajectory": "rindices, default",
+    "trajectory": "rindices, trajectories",
     "contrastive": "rindices, contrastive",
     "deviation-nmf": "CCL-NMF, one visit",
     "normative-ica": "normative ICA",

@@ -20,7 +20,11 @@ from benchmarks.suites.benchmark import BenchmarkResult
 
 TASKS = {"basic": ("o", "#0072B2"), "mild": ("s", "#D55E00")}  # mark and colour
 HIDDEN = ("oracle", "cpca-bound", "upstream")  # two use the truth; all members of the third are drawn below
-OURS = {"trajectory": "rindices, default", "contrastive": "rindices, contrastive", "paper": "rindices, Surreal-GAN"}
+OURS = {
+    "trajectory": "rindices, trajectories",
+    "contrastive": "rindices, contrastive",
+    "paper": "rindices, surreal-gan",
+}
 NETWORKS = {"SurrealGAN 0.0.1": "SurrealGAN 0.0.1", "SurrealGAN 0.1.1": "SurrealGAN 0.1.1"}
 STEPS = 20_000
 NOTE = f"""\

@@ -34,7 +34,7 @@ def format_costs(studies: dict[str, Any], parts: list[dict[str, Any]]) -> str:
     for name, text in STUDIES.items():
         rows.append(f"| {text} | {studies[name]['seconds']:,.0f} | {studies[name]['mb']:,.0f} |")
     for row in parts:
-        if row["recipe"] == "default":
+        if row["method"] == "trajectories":
             seconds = row["processor seconds of the workers"] + row["processor seconds of the centre"]
             text = f"{row['people']:,} people, 139 regions; in parts, three patterns"
             rows.append(f"| {text} | {seconds:,} | {row['MB of the largest worker']:,} |")

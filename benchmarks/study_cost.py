@@ -1,4 +1,4 @@
-"""Processor seconds and memory of ``rindices fit`` with the default recipe.
+"""Processor seconds and memory of ``rindices fit`` with the default method.
 
 Usage: ``python -m benchmarks.study_cost [--studies NAME ...]``. Each study is one command with one worker: all
 numbers of patterns (three patterns and five members where there are 1,000 regions), evidence, tests and report.
@@ -77,7 +77,7 @@ def measure(folder: Path, options: Sequence[str] = ()) -> dict[str, float]:
 
 def format_table(results: dict[str, Any]) -> str:
     """Return the results as a page."""
-    lines = ["# Cost of a study with the default recipe", "`python -m benchmarks.study_cost`", ""]
+    lines = ["# Cost of a study with the default method", "`python -m benchmarks.study_cost`", ""]
     lines += ["One command `rindices fit` with one worker: all numbers of patterns, evidence, tests and report.", ""]
     lines += ["| study | processor seconds | peak memory, MB | code of commit |", "|---|---|---|---|"]
     for name, text in STUDIES.items():

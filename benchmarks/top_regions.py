@@ -2,10 +2,10 @@
 
     python -m benchmarks.top_regions
 
-Simulated basic cohorts. Precision: the share of true regions among the 14 strongest regions of each pattern (recipe
-default). Standard errors: the stated error of true regions relative to the spread of their effects over independent
-cohorts (recipe contrastive, which is faster); 1 is correct, below 1 too small. Writes ``results/top_regions.json`` and
-``.md``.
+Simulated basic cohorts. Precision: the share of true regions among the 14 strongest regions of each pattern (method
+trajectories). Standard errors: the stated error of true regions relative to the spread of their effects over
+independent cohorts (method contrastive, which is faster); 1 is correct, below 1 too small. Writes
+``results/top_regions.json`` and ``.md``.
 """
 
 import argparse
@@ -21,11 +21,11 @@ RESULTS = Path(__file__).parent / "results"
 TOP = 14
 
 
-def fit_patterns(seed: int, recipe: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def fit_patterns(seed: int, method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return effects at severity 1 and their standard errors, in the order of the truth, and the truth: (M, R) each."""
     simulated = ri.simulate_cohort("basic", seed)
     truth = simulated.patterns.drop(columns="region").to_numpy().T
-    model = ri.fit(simulated.cohort, len(truth), recipe=recipe, members=10)
+    model = ri.fit(simulated.cohort, len(truth), method=method, members=10)
     patients = simulated.cohort.take(simulated.cohort.is_patient)
     indices = model.apply(patients).filter(regex=r"^r\d+$").to_numpy()
     order = align_columns(indices, simulated.truth)
@@ -46,7 +46,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     for seed in range(options.cohorts):
-        effects, _, truth = fit_patterns(seed, "default")
+        effects, _, truth = fit_patterns(seed, "trajectories")
         rows.append({"cohort": seed, "precision": compute_precision(effects, truth)})
         print(rows[-1], flush=True)
     studies = [fit_patterns(1000 + seed, "contrastive") for seed in range(options.many)]
@@ -66,10 +66,10 @@ def main() -> None:
     lines = ["| cohort | " + " | ".join(f"pattern {k + 1}" for k in range(len(rows[0]["precision"]))) + " |"]
     lines.append("|---|" + "---|" * len(rows[0]["precision"]))
     lines += [f"| {row['cohort']} | " + " | ".join(f"{p:.2f}" for p in row["precision"]) + " |" for row in rows]  # type: ignore[attr-defined]
-    note = f"Share of the {TOP} strongest regions of each pattern that are true (basic, recipe default). "
+    note = f"Share of the {TOP} strongest regions of each pattern that are true (basic, method trajectories). "
     note += f"Mean {result['mean']:.3f}."
     errors = (
-        f"Stated over true standard error of true regions, {options.many} cohorts (recipe contrastive): {ratio:.2f}."
+        f"Stated over true standard error of true regions, {options.many} cohorts (method contrastive): {ratio:.2f}."
     )
     (RESULTS / "top_regions.md").write_text("\n".join([*lines, "", note, "", errors, ""]))
     print(result)

@@ -56,7 +56,7 @@ CHANGES: dict[str, tuple[Callable[[Cohort, ri.FittedModel], Cohort], str]] = {
 
 
 def measure_unusual(task: str, seed: int) -> list[dict[str, object]]:
-    model = ri.fit(ri.simulate_cohort(task, seed=seed).cohort, 1, recipe="contrastive", members=1, workers=1)
+    model = ri.fit(ri.simulate_cohort(task, seed=seed).cohort, 1, method="contrastive", members=1, workers=1)
     people = ri.simulate_cohort(task, seed=seed + NEW).cohort
     rows = []
     for kind, (change, reason) in CHANGES.items():

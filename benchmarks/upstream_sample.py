@@ -5,11 +5,11 @@
 Simulated tasks: the cohort of seed 0, with ``--adjusted`` for age, sex and head size, as users do; without it as in the
 paper. The two are different data, and rows of one say nothing about the other. ``sample`` has no covariates. It reads
 ``sample_roi.csv`` and ``sample_truth.csv`` of the authors' package from ``../shared/data/upstream`` or
-``RINDICES_DATA``. rindices: the recipes contrastive and default. Authors' package: 0.0.1 is the program of the paper,
-0.1.1 that of 2023 with a copula; ``--members`` members with the settings of its README (M = 3, batch 120, rate 8e-4,
-lambda 0.2, gamma 6) for ``--steps`` steps; 0 leaves it out. Time is processor time of one core. Writes
-``results/upstream_sample.json`` and ``.md`` after each member; rows that exist are not measured again. Recipe ``paper``
-on the same people: ``python -m benchmarks.paper.full_length --adjusted``.
+``RINDICES_DATA``. rindices: the methods contrastive and trajectories. Authors' package: 0.0.1 is the program of the
+paper, 0.1.1 that of 2023 with a copula; ``--members`` members with the settings of its README (M = 3, batch 120, rate
+8e-4, lambda 0.2, gamma 6) for ``--steps`` steps; 0 leaves it out. Time is processor time of one core. Writes
+``results/upstream_sample.json`` and ``.md`` after each member; rows that exist are not measured again. Method
+``surreal-gan`` on the same people: ``python -m benchmarks.paper.full_length --adjusted``.
 """
 
 import argparse
@@ -39,7 +39,7 @@ HERE = Path(__file__).parent
 OUT = HERE / "results" / "upstream_sample.json"
 DATA = Path(os.environ.get("RINDICES_DATA", HERE.parents[1] / "shared" / "data")) / "upstream"
 BATCH, EVALUATED_STEPS = 120, 10_000
-RECIPES = ("contrastive", "default")
+METHODS = ("contrastive", "trajectories")
 
 
 def main() -> None:
@@ -64,10 +64,10 @@ def main() -> None:
             key = {"data": name, "adjusted": options.adjusted and name != "sample"}
             runs: list[tuple[dict[str, Any], Callable[[], list[dict[str, Any]]]]] = [
                 (
-                    {"who": f"rindices, recipe {recipe}, ten members and their selection", "seed": 0, "steps": None},
-                    partial(measure_rindices, cohort, truth, recipe),
+                    {"who": f"rindices, method {method}, ten members and their selection", "seed": 0, "steps": None},
+                    partial(measure_rindices, cohort, truth, method),
                 )
-                for recipe in RECIPES
+                for method in METHODS
             ]
             runs += [
                 (
@@ -102,10 +102,10 @@ def simulate(task: str) -> tuple[ri.Cohort, FloatArray]:
     return simulated.cohort, simulated.truth
 
 
-def measure_rindices(cohort: ri.Cohort, truth: FloatArray, recipe: str) -> list[dict[str, Any]]:
+def measure_rindices(cohort: ri.Cohort, truth: FloatArray, method: str) -> list[dict[str, Any]]:
     """Return accuracy and time of a study with M = 3 and ten members."""
     start = time.process_time()
-    model = ri.fit(cohort, patterns=3, recipe=recipe, workers=1)
+    model = ri.fit(cohort, patterns=3, method=method, workers=1)
     seconds = time.process_time() - start
     r = model.apply(cohort).filter(regex=r"^r\d+$").to_numpy()[cohort.is_patient]
     agreement = dict(model.selection or {})["chosen"]["agreement"]["concordance"]
@@ -152,7 +152,7 @@ def format_table(rows: list[dict[str, Any]]) -> str:
         cells = [
             row["task"],
             "yes",
-            f"rindices, recipe paper, lambda {row['orthogonality']:g} by agreement",
+            f"rindices, method surreal-gan, lambda {row['orthogonality']:g} by agreement",
             row["members"],
         ]
         cells += [f"{last['steps']:,}", f"{last['mean']:.3f} +- {last['error']:.3f}"]

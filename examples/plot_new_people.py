@@ -22,8 +22,8 @@ train, new = simulated.cohort.take(~is_new), simulated.cohort.take(is_new)
 
 # %%
 # ``fit`` prepares people, trains each member on four fifths of them, checks that members agree, and returns their
-# consensus. Recipe ``contrastive`` trains no networks, which makes this example fast.
-model = ri.fit(train, patterns=3, members=5, recipe="contrastive", seed=0)
+# consensus. Method ``contrastive`` trains no networks, which makes this example fast.
+model = ri.fit(train, patterns=3, members=5, method="contrastive", seed=0)
 path = Path(tempfile.mkdtemp()) / "model.safetensors"
 model.save(path)
 print(model, f"{path.stat().st_size / 1024:.0f} KB")

@@ -4,8 +4,9 @@
     python scripts/golden_outputs.py --out FILE        # compare, and write the numbers of this installation
     python scripts/golden_outputs.py --update          # replace the file, on purpose
 
-The study is simulated (task ``tiny``, seed 0, the 36 regions of its patterns) and fitted with the recipe ``default``;
-the numbers are those of the model, of R-indices of its people and of new people of whom some lack regions.
+The study is simulated (task ``tiny``, seed 0, the 36 regions of its patterns) and fitted with the method
+``trajectories``; the numbers are those of the model, of R-indices of its people and of new people of whom some lack
+regions.
 """
 
 import argparse

@@ -32,12 +32,12 @@ def small_cohort() -> Cohort:
 def main(folder: Path) -> None:
     """Write a model of each kind and its R-indices."""
     folder.mkdir(parents=True, exist_ok=True)
-    for recipe, changes in (("default", {}), ("contrastive", {}), ("paper", BRIEF)):
-        members = 1 if recipe == "paper" else 2
-        weight = 0.2 if recipe == "paper" else None
-        model = ri.fit(small_cohort(), 2, recipe=recipe, members=members, orthogonality=weight, recipe_changes=changes)
-        model.save(folder / f"{recipe}.safetensors")
-        model.apply(small_cohort()).to_csv(folder / f"{recipe}.csv", index=False)
+    for method, changes in (("trajectories", {}), ("contrastive", {}), ("surreal-gan", BRIEF)):
+        members = 1 if method == "surreal-gan" else 2
+        weight = 0.2 if method == "surreal-gan" else None
+        model = ri.fit(small_cohort(), 2, method=method, members=members, orthogonality=weight, method_settings=changes)
+        model.save(folder / f"{method}.safetensors")
+        model.apply(small_cohort()).to_csv(folder / f"{method}.csv", index=False)
 
 
 if __name__ == "__main__":

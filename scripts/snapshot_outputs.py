@@ -107,11 +107,22 @@ def _table_names() -> list[str]:
 
 
 def _simulated_study() -> list[tuple[str, list[str]]]:
-    """Return a study of each recipe on simulated people, and everything that can be done with it."""
+    """Return a study of each method on simulated people, and everything that can be done with it."""
     people = ["--participants", "demo/participants.tsv"]
     study = ["demo/volumes.csv", *people, "--group", "group", "--covariates", "age,sex,icv", "--workers", "2"]
-    quick = ["--recipe", "contrastive", "--members", "4", "--patterns", "2,3"]
-    paper = ["--recipe", "paper", "--members", "2", "--max-steps", "30", "--patterns", "2", "--orthogonality", "0.2"]
+    quick = ["--method", "contrastive", "--members", "4", "--patterns", "2,3"]
+    paper = [
+        "--method",
+        "surreal-gan",
+        "--members",
+        "2",
+        "--max-steps",
+        "30",
+        "--patterns",
+        "2",
+        "--orthogonality",
+        "0.2",
+    ]
     indices = ["contrastive/r_indices.tsv"]
     model = "contrastive/model.safetensors"
     commands = [
@@ -129,7 +140,7 @@ def _simulated_study() -> list[tuple[str, list[str]]]:
         ("fit_dask", ["fit", *study, *quick, "--engine", "dask", "--out", "dask", "--json"]),
         ("fit_sites", ["fit", "sites/volumes.csv", "--participants", "sites/participants.tsv", "--group", "group"]),
         ("fit_null", ["fit", "null/volumes.csv", "--participants", "null/participants.tsv", "--group", "group"]),
-        ("fit_bad_recipe", ["fit", *study, "--recipe", "defalt", "--out", "bad"]),
+        ("fit_bad_method", ["fit", *study, "--method", "defalt", "--out", "bad"]),
         ("fit_bad_table", ["fit", "tables/text.csv", "--out", "bad"]),
         ("apply", ["apply", model, "demo/volumes.csv", *people, "--out", "applied.tsv"]),
         ("apply_json", ["apply", model, "demo/volumes.csv", *people, "--out", "applied.csv", "--json"]),

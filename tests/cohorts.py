@@ -20,4 +20,4 @@ def simulate_few_regions(task: str | SimulationTask = "tiny", seed: int = 0, sit
 @lru_cache
 def fit_tiny_model(patterns: int = 2) -> ri.FittedModel:
     """Return a model of a tiny cohort (seed 0), fitted once; for tests that need any model."""
-    return ri.fit(simulate_few_regions("tiny", seed=0).cohort, patterns, members=5, recipe="contrastive", workers=1)
+    return ri.fit(simulate_few_regions("tiny", seed=0).cohort, patterns, members=5, method="contrastive", workers=1)

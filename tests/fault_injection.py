@@ -40,7 +40,7 @@ from tests.report.helpers import remove_random_data
 
 TIMEOUT = 900  # seconds of a run, also on a busy machine
 REGIONS = 12
-STUDY = ["--group", "group", "--covariates", "age,sex", "--recipe", "contrastive", "--patterns", "2", "--members", "2"]
+STUDY = ["--group", "group", "--covariates", "age,sex", "--method", "contrastive", "--patterns", "2", "--members", "2"]
 APPLY = ["--participants", "participants.tsv", "--workers", "1"]
 COMMANDS = {
     "report": ["report", "study"],

@@ -108,17 +108,23 @@ def test_fit_and_apply_need_no_torch_and_the_gan_names_its_extra(tmp_path: Path)
     model = tmp_path / "study" / "model.safetensors"
     fit = ["fit", *tables, "--group", "group", "--workers", "1", "--no-report", "--out"]
     planned, fitted, applied, trained, imported = run_without_torch(
-        [*fit, str(tmp_path / "study"), "--dry-run", "--recipe", "default"],  # training a member to time it took 80 s
-        [*fit, str(tmp_path / "study"), "--recipe", "mean-difference", "--patterns", "1"],
+        [
+            *fit,
+            str(tmp_path / "study"),
+            "--dry-run",
+            "--method",
+            "trajectories",
+        ],  # training a member to time it took 80 s
+        [*fit, str(tmp_path / "study"), "--method", "mean-difference", "--patterns", "1"],
         ["apply", str(model), *tables, "--out", str(tmp_path / "r.csv")],
-        [*fit, str(tmp_path / "study"), "--recipe", "paper"],  # leaves the earlier model
+        [*fit, str(tmp_path / "study"), "--method", "surreal-gan"],  # leaves the earlier model
         ["model", "import", "file", "--as", "ad_2rindices", "--out", str(tmp_path / "m.safetensors")],
     )
     for code, messages in (planned, fitted, applied):
         assert code == "0", messages
     found, cohort = pd.read_csv(tmp_path / "r.csv"), rindices.read_cohort(tables[0], tables[2])
     np.testing.assert_allclose(found["r1"], rindices.load(model).apply(cohort)["r1"], atol=1e-6)
-    for what, (code, messages) in {"the recipe paper": trained, "the import of a checkpoint": imported}.items():
+    for what, (code, messages) in {"the method surreal-gan": trained, "the import of a checkpoint": imported}.items():
         assert code == "1"
         assert messages.splitlines()[-1] == f"error: {what} needs torch: pip install torch"
 

@@ -65,7 +65,7 @@ def test_the_command_of_a_descriptor_runs(name: str, tables: Path, tmp_path: Pat
     program, *arguments = build_command(descriptor, list_invocations(tables, tmp_path)[name])
     assert program == "rindices"
     if name == "rindices_fit":
-        arguments += ["--recipe", "contrastive"]  # the same command in less time
+        arguments += ["--method", "contrastive"]  # the same command in less time
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     values = {entry["value-key"]: invocation for entry, invocation in pair_values(descriptor, tables, tmp_path, name)}

@@ -91,7 +91,7 @@ def make_model_sources(folder: Path) -> list[Source]:
     files = {file.stem: (file.read_bytes(), ()) for file in sorted(FIXTURES.glob("*.safetensors"))}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a small cohort
-        ri.fit(make_cohort(sites=True), 2, members=2, recipe="contrastive", workers=1).save(path)
+        ri.fit(make_cohort(sites=True), 2, members=2, method="contrastive", workers=1).save(path)
     files["sites"] = (path.read_bytes(), ("--site", "site"))
     from rindices.share.importers import import_checkpoint
 

@@ -1,4 +1,4 @@
-"""Shared functions of the scripts in this folder: train members of the recipe paper on a task and score them."""
+"""Shared functions of the scripts in this folder: train members of the method surreal-gan on a task and score them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ MEMBERS, STEPS = 3, 10_000
 SHORT = {"min_steps": STEPS, "max_steps": STEPS}
 """Changes of the recipe: a tenth of its steps."""
 FIGURES = "Pattern-c-index of the mean member / agreement among members."
-NOTE = f"Recipe paper, {STEPS:,} steps at rate 8e-4, {MEMBERS} members, one cohort, not adjusted."
+NOTE = f"Method surreal-gan, {STEPS:,} steps at rate 8e-4, {MEMBERS} members, one cohort, not adjusted."
 
 
-def measure_recipe(label: str, task: str, changes: dict[str, Any]) -> dict[str, Any]:
-    """Train members of the recipe paper with few steps and with changes on the first cohort of a task, and score them.
+def measure_training(label: str, task: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """Train members of surreal-gan with few steps and with changes on the first cohort of a task, and score them.
 
     Returns the accuracy of the mean member with its error, and the agreement among the members.
     """
@@ -85,7 +85,7 @@ class TrainedTask:
 
 
 def run_all(
-    work: Iterable[tuple[Any, ...]], path: Path, call: Callable[..., dict[str, Any]] = measure_recipe
+    work: Iterable[tuple[Any, ...]], path: Path, call: Callable[..., dict[str, Any]] = measure_training
 ) -> list[Any]:
     """Run the jobs whose rows the file does not have, on all cores or ``WORKERS`` of them; write each row at its end.
 

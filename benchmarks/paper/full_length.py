@@ -1,4 +1,4 @@
-"""Recipe paper on the tasks of the paper: lambda by agreement at a quarter of the length, then the members to the end.
+"""Surreal-GAN on the tasks of the paper: lambda by agreement at a quarter of the length, then the members to the end.
 
 Usage: ``python -m benchmarks.paper.full_length [--tasks basic scarce mild] [--members 5] [--steps N] [--adjusted]``
 
@@ -137,7 +137,7 @@ def draw(rows: list[Row]) -> None:
         axes.axhline(SURREAL_GAN_SCORES[row["task"]], color=colour, ls="--", lw=1)
     axes.set_xlabel("learning rate times steps")
     axes.set_ylabel("pattern-c-index, mean member and standard error")
-    axes.set_title("Recipe paper, not adjusted; dashed: as published", loc="left", fontsize="medium")
+    axes.set_title("Method surreal-gan, not adjusted; dashed: as published", loc="left", fontsize="medium")
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -1,7 +1,7 @@
 """Section 4.3 on simulated people: number of patterns chosen by agreement if there are two or three.
 
-Usage: ``python -m benchmarks.paper.number_of_patterns [--cohorts 2]``. Recipe default, six members, M = 2, 3, 4; task
-basic with its three patterns, and with the first two of them.
+Usage: ``python -m benchmarks.paper.number_of_patterns [--cohorts 2]``. Method trajectories, six members, M = 2, 3, 4;
+task basic with its three patterns, and with the first two of them.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Section B.3: regularisers removed one by one and together, on the task basic.
 
-Usage: ``python -m benchmarks.paper.regularisers``. The recipe paper with few steps (`common.SHORT`).
+Usage: ``python -m benchmarks.paper.regularisers``. The method surreal-gan with few steps (`common.SHORT`).
 """
 
 from benchmarks.paper.common import FIGURES, NOTE, RESULTS, run_all, write_table

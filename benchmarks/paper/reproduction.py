@@ -22,7 +22,7 @@ def read(path: str) -> Any:
     return json.loads((ROOT / "benchmarks" / path).read_text("utf-8"))
 
 
-def list_recipe_paper() -> list[list[str]]:
+def list_surreal_gan() -> list[list[str]]:
     """Return a row of each task: the members that were trained furthest."""
     rows = json.loads(PATH.read_text("utf-8"))
     rows = [row for row in rows if not row["adjusted"] and len(row["curve"]) > 1 and is_chosen(row, rows)]
@@ -38,14 +38,14 @@ def list_recipe_paper() -> list[list[str]]:
 
 
 def list_programs(steps: int) -> list[list[str]]:
-    """Return rows of the mean member of the authors' programs and of recipe paper on adjusted people, by task."""
+    """Return rows of the mean member of the authors' programs and of method surreal-gan on adjusted people, by task."""
     scores: dict[tuple[str, str], list[float]] = {}
     for row in read("results/upstream_sample.json"):
         if row["steps"] == steps and row["adjusted"] and row["data"] in PAPER_TASKS:
             scores.setdefault((row["data"], row["who"]), []).append(row["pattern_c_index"])
     rows = [row for row in json.loads(PATH.read_text("utf-8")) if row["adjusted"]]
     for row in sorted(rows, key=lambda row: row["curve"][-1]["steps"]):  # the longest is the last
-        scores[row["task"], "recipe `paper`"] = row["curve"][-1]["members"]
+        scores[row["task"], "method `surreal-gan`"] = row["curve"][-1]["members"]
     return [
         [*key, f"{len(each)}", f"{np.mean(each):.3f}{format_error(each)}"]
         for key, each in sorted(scores.items(), key=lambda item: PAPER_TASKS.index(item[0][0]))
@@ -89,7 +89,7 @@ def main() -> None:
         accuracies=format_range([point["mean"] for point in quarters]),
         agreements=format_range([point["agreement"] for point in quarters]),
         curves=" and ".join(curves),
-        table=format_table([*head, "Table 1", "Table 6"], list_recipe_paper()),
+        table=format_table([*head, "Table 1", "Table 6"], list_surreal_gan()),
         contrastive=", ".join(f"{summary[task, 'contrastive']:.3f}" for task in PAPER_TASKS),
         steps=f"{PROGRAM_STEPS:,}",
         programs=format_table(["task", "program", "members", "mean member"], list_programs(PROGRAM_STEPS)),

@@ -1,6 +1,6 @@
 """Section B.2: each weight of the objective at 50 % and at 150 % of its value, on the task basic.
 
-Usage: ``python -m benchmarks.paper.weights``. The recipe paper with few steps (`common.SHORT`).
+Usage: ``python -m benchmarks.paper.weights``. The method surreal-gan with few steps (`common.SHORT`).
 """
 
 from benchmarks.paper.common import FIGURES, NOTE, RESULTS, find_row, run_all, write_table

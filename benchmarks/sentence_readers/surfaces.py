@@ -119,7 +119,7 @@ def _read_note(text: str, reading: Reading) -> None:
         text,
     )[1]
     written = reading.written
-    can_publish = written.selection["finding"] == "patterns" and written.header["recipe"]["recipe"] == "default"
+    can_publish = written.selection["finding"] == "patterns" and written.header["method"]["name"] == "trajectories"
     reading.check_equal(way != "keep it to yourself", can_publish, "whether the model can be published")
 
 
@@ -213,7 +213,7 @@ def read_json(values: dict[str, Any], reading: Reading) -> None:
     """Read what ``rindices fit --json`` prints."""
     written, truth = reading.written, reading.written.truth
     selection, chosen = written.selection, written.selection["chosen"]
-    method = None if written.is_null else written.header["recipe"]["recipe"]
+    method = None if written.is_null else written.header["method"]["name"]
     held_out, difference = written.held_out, dict(written.difference)
     scans = truth.count_scans()
     several = sum(scans.values()) > len(truth.first)

@@ -67,7 +67,7 @@ SOUND = [
     ),
     Study(name="mean difference, thickness", patterns=1, uniform=True, strength=1.0, measure="thickness", options=()),
     Study(name="mean difference, sites", patterns=1, uniform=True, strength=1.0, options=(), **SEVERAL_SITES),
-    Study(name="contrastive", options=(*TWO, "--recipe", "contrastive"), directions="mixed"),
+    Study(name="contrastive", options=(*TWO, "--method", "contrastive"), directions="mixed"),
     Study(name="older patients", older=10.0),
     Study(name="older patients, thickness", older=15.0, measure="thickness"),
     Study(name="no covariates", options=(*TWO, "--covariates", "none"), strength=4.0),

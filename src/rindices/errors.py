@@ -74,6 +74,8 @@ _COMMAND_REGEX = re.compile(r"\brindices [a-z]+ ")
 _ARGUMENTS = {option.removeprefix("--").replace("-", "_"): argument for argument, option in UNUSUAL_OPTIONS.items()}
 _LIST_ARGUMENTS = {"controls", "patients", "covariates", "exclude", "include", "missing_codes", "leave_out_sites"}
 _FLAG_ARGUMENTS, _NUMBER_ARGUMENTS = {"impute_covariates", "correlated"}, {"patterns", "members", "epoch"}
+_METHOD_SETTINGS = {"max_steps"}
+"""Options that are a setting of a method in Python."""
 _PYTHON_PHRASES = {"--new-sites controls": "model.with_sites(cohort)"}
 _speaks_options: ContextVar[bool] = ContextVar("speaks_options", default=False)
 EXTRAS = {
@@ -362,6 +364,8 @@ def _name_argument(option: str, value: str) -> str:
     """Return an option as an argument of Python: ``--patients LABEL[,LABEL]`` as ``patients=["LABEL", "LABEL"]``."""
     name = option.replace("-", "_")
     name = _ARGUMENTS.get(name, name)
+    if name in _METHOD_SETTINGS:
+        return f'method_settings={{"{name}": {value or "..."}}}'
     if not value:
         return f"{name}=True" if name in _FLAG_ARGUMENTS else name
     words = value.strip("'").replace("[,", ",").rstrip("]").split(",")

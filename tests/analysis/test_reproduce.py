@@ -21,7 +21,7 @@ def fit_model(cohort: Cohort, patterns: int = 2) -> ri.FittedModel:
     """Return a model of these people; it is fitted once."""
     key = cohort.fingerprint(), patterns
     if key not in FITTED:
-        FITTED[key] = ri.fit(cohort, patterns, members=1, recipe="contrastive", workers=1)
+        FITTED[key] = ri.fit(cohort, patterns, members=1, method="contrastive", workers=1)
     return FITTED[key]
 
 

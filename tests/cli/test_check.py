@@ -476,7 +476,7 @@ def test_a_table_that_stops_fit_is_not_called_ready(name: str, tmp_path: Path) -
     assert done.exit_code == 1, done.output
     assert "not ready" in done.output
     assert any(offender in line for line in done.output.splitlines() if line.startswith("error:")), done.output
-    fit_options = ["--recipe", "contrastive", "--members", "2", "--no-report", "--out", str(tmp_path / "out")]
+    fit_options = ["--method", "contrastive", "--members", "2", "--no-report", "--out", str(tmp_path / "out")]
     fitted = CliRunner().invoke(app, ["fit", *arguments, *options, *fit_options])
     assert isinstance(fitted.exception, RindicesError)
     assert offender in str(fitted.exception)
@@ -513,7 +513,7 @@ def test_the_sessions_that_fit_uses_are_named(tmp_path: Path) -> None:
     value = json.loads(done.stdout)
     assert (value["people"], value["controls"], value["patients"]) == (40, 20, 20)
     assert note in [problem["what"] for problem in value["problems"]]
-    dry = CliRunner().invoke(app, ["fit", *arguments, "--recipe", "contrastive", "--dry-run", "--out", "never"])
+    dry = CliRunner().invoke(app, ["fit", *arguments, "--method", "contrastive", "--dry-run", "--out", "never"])
     assert note in dry.output
     first = CliRunner().invoke(app, ["fit", *arguments, "--visits", "first", "--dry-run", "--out", "never"])
     note = "40 people have 50 scans; fit uses the first session of each person: 1 (40 people); 10 rows are left out"

@@ -33,7 +33,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         frame.loc[100:, region] *= 1 - 0.5 * severity
     frame.to_csv(folder / "train.csv", index=False)
     cohort = ri.read_cohort(folder / "train.csv", group="group")
-    ri.fit(cohort, 1, members=2, recipe="contrastive", workers=1).save(folder / "m.safetensors")
+    ri.fit(cohort, 1, members=2, method="contrastive", workers=1).save(folder / "m.safetensors")
     return folder / "m.safetensors"
 
 

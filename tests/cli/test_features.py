@@ -40,7 +40,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     commands = {
         "check": ["check", table, *people, *OPTIONS],
         "check_json": ["check", table, *people, *OPTIONS, "--json"],
-        "fit": ["fit", table, *people, *OPTIONS, "--recipe", "contrastive", "--patterns", "1", "--members", "2"],
+        "fit": ["fit", table, *people, *OPTIONS, "--method", "contrastive", "--patterns", "1", "--members", "2"],
         "apply": ["apply", model, str(folder / "new.csv"), *people, "--out", str(folder / "new.tsv")],
         "associate": ["associate", f"{study}/r_indices.tsv", str(folder / "clinical.csv"), "--out", study],
         "report": ["report", study, "--checklist"],

@@ -23,7 +23,7 @@ from rindices.tables.cohort import Cohort
 from tests.cohorts import simulate_few_regions
 from tests.federated.sites import simulate_people, split_cohort
 
-STUDY = '[model]\nrecipe = "mean-difference"\nmembers = 2\n'
+STUDY = '[model]\nmethod = "mean-difference"\nmembers = 2\n'
 
 
 def run(*words: object) -> tuple[int, str]:

@@ -27,7 +27,7 @@ def invoke(*arguments: str) -> Result:
 def test_fit_has_one_figure_of_reproduction(tmp_path: Path) -> None:
     write_cohort(simulate_cohort("tiny"), tmp_path)
     tables = [str(tmp_path / "volumes.csv"), "--participants", str(tmp_path / "participants.tsv"), "--group", "group"]
-    how = ["--patterns", "2", "--members", "2", "--recipe", "contrastive", "--workers", "1"]
+    how = ["--patterns", "2", "--members", "2", "--method", "contrastive", "--workers", "1"]
     done = invoke("fit", *tables, *how, "--no-report", "--out", str(tmp_path / "out"))
     assert done.exit_code == 0
     assert "disjoint halves" not in done.stdout
@@ -63,7 +63,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> FinishedStudy:
     people.to_csv(folder / "p.csv", index=False)
     arguments = [str(folder / "v.csv"), "--participants", str(folder / "p.csv"), "--group", "diagnosis"]
     arguments += ["--covariates", "age,sex,icv", "--include", "ventricles", "--patterns", "1", "--members", "2"]
-    arguments += ["--recipe", "contrastive", "--workers", "1", "--no-report", "--out", str(folder / "out")]
+    arguments += ["--method", "contrastive", "--workers", "1", "--no-report", "--out", str(folder / "out")]
     done = invoke("fit", *arguments)
     assert done.exit_code == 0, done.output
     return FinishedStudy(arguments, folder / "out", done.stdout, people)
@@ -81,7 +81,7 @@ def test_a_model_with_ventricles_applies_without_a_word(study: FinishedStudy, tm
 
 def test_lambda_is_printed_only_where_it_was_chosen() -> None:
     assert not fit._has_weights(ModelConfig())
-    assert fit._has_weights(ModelConfig(recipe="paper"))
+    assert fit._has_weights(ModelConfig(method="surreal-gan"))
     assert fit._has_weights(ModelConfig(orthogonality=(0.2,)))
     assert fit._describe_setting(GridPoint(1, 0.2), has_weights=False) == "1 pattern"
     assert fit._describe_setting(GridPoint(2, 0.2), has_weights=True) == "2 patterns, lambda 0.2"

@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, ids in LACKING.items():
         people.loc[ids, name] = None
     people.to_csv(folder / "holes.tsv", sep="\t", na_rep="n/a")
-    words = [*READ, "--recipe", "contrastive", "--patterns", "1", "--members", "5", "--workers", "1", "--no-report"]
+    words = [*READ, "--method", "contrastive", "--patterns", "1", "--members", "5", "--workers", "1", "--no-report"]
     fitted = run(folder, "fit", "holes.tsv", *words, "--impute-covariates", "--out", folder / "study")
     assert fitted.exit_code == 0, fitted.output
     assert "2 people have no age: sub-001, sub-150; it is imputed from controls" in " ".join(fitted.output.split())
@@ -95,7 +95,7 @@ def test_python_warns_of_imputed_people(folder: Path) -> None:
         impute_covariates=True,
     )
     with pytest.warns(ri.StudyWarning, match="2 people have no age: sub-001, sub-150"):
-        model = ri.fit(cohort, 1, recipe="contrastive", members=5, workers=1)
+        model = ri.fit(cohort, 1, method="contrastive", members=5, workers=1)
     indices = pd.read_csv(folder / "study" / "r_indices.tsv", sep="\t")
     assert model.indices is not None
     np.testing.assert_allclose(model.indices["r1"], indices["r1"])

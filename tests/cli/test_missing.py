@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         covariates=["age", "sex", "icv"],
     )
     assert (len(cohort), cohort.volumes.isna().to_numpy().any()) == (349, True)
-    model = ri.fit(cohort, 3, members=5, workers=1, recipe_changes={"shape": "straight"})
+    model = ri.fit(cohort, 3, members=5, workers=1, method_settings={"shape": "straight"})
     model.save(folder / "model.safetensors")
     indices = model.apply(cohort)
     everyone = simulated.cohort.people.participant_id[simulated.cohort.is_patient]
@@ -65,7 +65,7 @@ def test_check_and_fit_use_the_cells_that_people_have(folder: Path, tmp_path: Pa
     assert checked.exit_code == 0
     assert "cells are missing" in checked.output
     assert "1 person has fewer than half of the regions: sub-008; left out" in checked.output
-    words = ["fit", "holes.csv", *READ, *GROUP, "--recipe", "contrastive", "--patterns", "3", "--members", "5"]
+    words = ["fit", "holes.csv", *READ, *GROUP, "--method", "contrastive", "--patterns", "3", "--members", "5"]
     fitted = run(folder, *words, "--workers", 1, "--no-report", "--out", tmp_path / "study")
     assert fitted.exit_code == 0, fitted.output
     indices = pd.read_csv(tmp_path / "study" / "r_indices.tsv", sep="\t")
@@ -168,7 +168,7 @@ def test_chunks_of_people_with_holes_give_the_same_bytes(folder: Path, tmp_path:
 
 def test_a_linear_model_fills_missing_regions_by_the_others() -> None:
     cohort = simulate_few_regions("tiny", seed=3).cohort
-    model = ri.fit(cohort, 2, members=5, recipe="contrastive", workers=1)
+    model = ri.fit(cohort, 2, members=5, method="contrastive", workers=1)
     cohort = cohort.take(np.arange(0, len(cohort), 3))
     complete = model.apply(cohort)
     rng = np.random.default_rng(1)

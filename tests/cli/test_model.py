@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import rindices as ri
 from rindices.cli.main import app
-from rindices.model.records import ModelCard, RecipeRecord
+from rindices.model.records import MethodRecord, ModelCard
 
 FIXTURES = Path(__file__).parents[1] / "model" / "fixtures"
 
@@ -50,11 +50,11 @@ def test_text_says_what_a_model_lacks(tmp_path: Path) -> None:
 
 
 def test_an_imported_model_has_its_origin() -> None:
-    from rindices.cli.model import _describe_recipe
+    from rindices.cli.model import _describe_method
 
-    card = ModelCard(recipe=RecipeRecord("published", {"package": "SurrealGAN 0.1.1", "epoch": 15000}))
-    assert _describe_recipe(card) == "imported from SurrealGAN 0.1.1, epoch 15,000"
-    assert _describe_recipe(ModelCard(recipe=RecipeRecord("published", {}))) == "imported from unknown, epoch unknown"
+    card = ModelCard(method=MethodRecord("published", {"package": "SurrealGAN 0.1.1", "epoch": 15000}))
+    assert _describe_method(card) == "imported from SurrealGAN 0.1.1, epoch 15,000"
+    assert _describe_method(ModelCard(method=MethodRecord("published", {}))) == "imported from unknown, epoch unknown"
 
 
 def test_import_asks_for_a_name_or_regions(tmp_path: Path) -> None:

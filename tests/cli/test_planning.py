@@ -84,7 +84,7 @@ def test_the_model_is_applied_to_new_people_without_options_and_scored(tmp_path:
     done = call("--task", "tiny", "--seed", "0", "--out", str(demo), "--json")
     assert json.loads(done.stdout)["new_people"] == 20  # type: ignore[attr-defined]
     cohort = ri.simulate_cohort("tiny", 0).cohort
-    ri.fit(cohort, 3, members=2, recipe="contrastive", workers=1).save(model)
+    ri.fit(cohort, 3, members=2, method="contrastive", workers=1).save(model)
     new = pd.read_csv(demo / "new_people.csv")
     assert len(new) == 20
     assert set(new["participant_id"]).isdisjoint(pd.read_csv(demo / "volumes.csv")["participant_id"])
@@ -198,7 +198,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fit(folder: Path, reference: object, out: str, *more: object, code: int = 0) -> str:
     study = [folder / "volumes.csv", "--participants", folder / "participants.tsv", "--group", "group", *COVARIATES]
-    settings = ["--recipe", "contrastive", "--patterns", "1", "--members", "3", "--workers", "1"]
+    settings = ["--method", "contrastive", "--patterns", "1", "--members", "3", "--workers", "1"]
     return invoke("fit", *study, *settings, "--reference", reference, "--out", folder / out, *more, code=code)
 
 
@@ -223,7 +223,7 @@ def test_a_table_and_its_file_give_the_same_model_and_it_says_so(folder: Path) -
         folder / "volumes.csv", folder / "participants.tsv", group="group", covariates=["age", "sex", "icv"]
     )
     reference = NormalReference.load(folder / "file.safetensors")
-    again = ri.fit(study, 1, recipe="contrastive", members=3, workers=1, reference=reference)
+    again = ri.fit(study, 1, method="contrastive", members=3, workers=1, reference=reference)
     np.testing.assert_allclose(again.patterns, model.patterns, rtol=1e-9)
     assert model.card.reference is not None
     assert model.card.reference.weight >= 0.6

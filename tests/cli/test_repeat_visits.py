@@ -49,23 +49,23 @@ GROUPS = ["--group", "Group", "--controls", "Nondemented", "--patients", "Dement
 
 
 @pytest.mark.parametrize(
-    "recipe",
+    "method",
     [
         pytest.param([], marks=pytest.mark.slow),
         pytest.param(["--patterns", "1"], marks=pytest.mark.slow),  # as docs/guides/visits.md
-        ["--recipe", "contrastive", "--patterns", "1", "--workers", "1"],
+        ["--method", "contrastive", "--patterns", "1", "--workers", "1"],
     ],
 )
 @pytest.mark.usefixtures("no_pictures")
-def test_three_regions_of_373_visits(tmp_path: Path, recipe: list[str]) -> None:
+def test_three_regions_of_373_visits(tmp_path: Path, method: list[str]) -> None:
     table, out = tmp_path / "visits.csv", tmp_path / "fit"
     model, indices = out / "model.safetensors", tmp_path / "r.tsv"
     write_visits(table)
     fitted = call(
-        "fit", table, *GROUPS, "--covariates", "Age,M/F,eTIV", *recipe, "--members", 2, "--no-report", "--out", out
+        "fit", table, *GROUPS, "--covariates", "Age,M/F,eTIV", *method, "--members", 2, "--no-report", "--out", out
     )
     assert fitted["n_patterns"] == 1
-    assert fitted["visits"] in ((None,) if "--recipe" in recipe else ("mean", "coupled"))
+    assert fitted["visits"] in ((None,) if "--method" in method else ("mean", "coupled"))
     assert call("apply", model, table, "--workers", 1, "--out", indices)["visits"] == N_VISITS
     options = [*GROUPS, "--time", "Age", "--covariates", "Age,M/F", "--out", out]
     value = call("change", indices, "--participants", table, *options)
@@ -85,7 +85,7 @@ def test_three_regions_of_373_visits(tmp_path: Path, recipe: list[str]) -> None:
 def test_visits_to_learn_from_are_chosen(tmp_path: Path) -> None:
     table = tmp_path / "visits.csv"
     write_visits(table)
-    fit = ["fit", str(table), *GROUPS, "--covariates", "Age,M/F,eTIV", "--recipe", "contrastive", "--patterns", "1"]
+    fit = ["fit", str(table), *GROUPS, "--covariates", "Age,M/F,eTIV", "--method", "contrastive", "--patterns", "1"]
     written = {}
     for visits in ("first", "mean"):
         out = tmp_path / visits
@@ -103,6 +103,6 @@ def test_visits_to_learn_from_are_chosen(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*fit, "--visits", "all", "--out", str(tmp_path / "no")])
     assert done.exit_code == 2
     message = " ".join(done.output.replace("│", " ").split())
-    assert "--visits has no effect: the recipe contrastive does not use" in message
+    assert "--visits has no effect: the method contrastive does not use" in message
     done = CliRunner().invoke(app, [*fit, "--visits", "last", "--out", str(tmp_path / "no")])
     assert done.exit_code == 2

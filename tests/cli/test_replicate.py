@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         people["participant_id"] = f"{name}-" + people["participant_id"]
         write_cohort(simulated, folder / f"{name}_table")
         tables = [folder / f"{name}_table/volumes.csv", "--participants", folder / f"{name}_table/participants.tsv"]
-        settings = ["--recipe", "mean-difference", "--members", "2", "--workers", "1"]
+        settings = ["--method", "mean-difference", "--members", "2", "--workers", "1"]
         invoke("fit", *tables, "--group", "group", *settings, "--out", folder / name)
     return folder
 

@@ -38,7 +38,7 @@ def study_with_warnings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     volumes.iloc[:, :70].to_csv(folder / "first.csv", index=False)
     volumes.iloc[2:, [0, *range(70, volumes.shape[1])]].to_csv(folder / "second.csv", index=False)
     tables = [str(folder / name) for name in ("first.csv", "second.csv")]
-    options = ["--group", "group", "--covariates", "age,sex", "--on-missing", "drop", "--recipe", "contrastive"]
+    options = ["--group", "group", "--covariates", "age,sex", "--on-missing", "drop", "--method", "contrastive"]
     options += ["--patterns", "1", "--members", "2", "--workers", "1", "--out", str(folder / "out")]
     with mock.patch.object(geometry, "list_missing_packages", return_value=["nilearn"]):  # pictures take time
         done = invoke("fit", *tables, "--participants", str(folder / "participants.tsv"), *options)

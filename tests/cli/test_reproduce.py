@@ -16,7 +16,7 @@ def test_halves_are_fitted_as_the_study_says_and_a_second_run_resumes(tmp_path: 
     write_cohort(simulate_few_regions("tiny", 0), tmp_path)
     (tmp_path / "study.toml").write_text(
         '[data]\nvolumes = "volumes.csv"\nparticipants = "participants.tsv"\ngroup = "group"\nreference = "muse"\n'
-        '[model]\nrecipe = "mean-difference"\npatterns = [1]\nmembers = 2\n[run]\nworkers = 1\n'
+        '[model]\nmethod = "mean-difference"\npatterns = [1]\nmembers = 2\n[run]\nworkers = 1\n'
     )
     arguments = ["reproduce", str(tmp_path / "study.toml"), "--out", str(tmp_path / "out"), "--json"]
     done = CliRunner().invoke(app, arguments)

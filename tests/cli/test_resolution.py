@@ -47,7 +47,7 @@ def test_fit_adjusts_for_the_covariates_that_check_lists(
     table = make_table(eTIV=np.random.default_rng(1).normal(1.5e6, 1e5, N).round())
     messages = check(table, tmp_path, *options)
     assert messages["covariates"] == covariates
-    few = ["--recipe", "contrastive", "--members", "2", "--patterns", "1", "--no-report"]
+    few = ["--method", "contrastive", "--members", "2", "--patterns", "1", "--no-report"]
     result = run("fit", table, tmp_path, "--out", str(tmp_path / "out"), *few, *options)
     record = json.loads((tmp_path / "out" / "cohort.json").read_text("utf-8"))
     assert ",".join(each["name"] for each in record["covariates"]) == covariates
@@ -179,7 +179,7 @@ def test_ages_that_hardly_overlap_are_a_warning(tmp_path: Path) -> None:
 
 def test_check_knows_the_options_of_a_table_that_fit_has() -> None:
     texts = {name: CliRunner().invoke(app, [name, "--help"], terminal_width=200).output for name in ("check", "fit")}
-    for option in ("--visits", "--leave-out-site", "--covariates", "--site", "--impute-covariates", "--recipe"):
+    for option in ("--visits", "--leave-out-site", "--covariates", "--site", "--impute-covariates", "--method"):
         assert option in texts["check"]
         assert option in texts["fit"]
 

@@ -311,7 +311,7 @@ def test_a_report_does_not_count_regions_that_an_earlier_version_listed(tmp_path
     cohort = simulate_few_regions("tiny", seed=0).cohort
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ri.StudyWarning)
-        model = ri.fit(cohort, 2, members=2, recipe="contrastive", workers=1, out=tmp_path)
+        model = ri.fit(cohort, 2, members=2, method="contrastive", workers=1, out=tmp_path)
     region = model.regions[0]
     rows = [
         ("r1", region, "pearson", "n/a", 120, -0.81, -0.85, -0.75, 1e-9, 2e-9, "n/a"),

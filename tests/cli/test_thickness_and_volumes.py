@@ -26,7 +26,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fit_model(table: Path, out: Path, *words: str) -> ri.FittedModel:
-    options = ["--recipe", "mean-difference", "--patterns", "1", "--members", "2", "--workers", "1", "--no-report"]
+    options = ["--method", "mean-difference", "--patterns", "1", "--members", "2", "--workers", "1", "--no-report"]
     result = CliRunner().invoke(app, ["fit", str(table), *READ, *options, *words, "--out", str(out)])
     assert result.exit_code == 0, result.output
     return ri.load(out / "model.safetensors")
@@ -57,7 +57,7 @@ def test_check_says_how_kinds_are_treated(table: Path) -> None:
 def test_halves_adjust_the_same_measures_for_head_size(table: Path, tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(
         f'[data]\nvolumes = "{table}"\ngroup = "group"\ncontrols = ["control"]\ncovariates = ["age", "icv"]\n'
-        'icv_for = "all"\n[model]\nrecipe = "mean-difference"\npatterns = [1]\n[run]\nworkers = 1\n'
+        'icv_for = "all"\n[model]\nmethod = "mean-difference"\npatterns = [1]\n[run]\nworkers = 1\n'
     )
     result = CliRunner().invoke(app, ["reproduce", str(tmp_path / "study.toml"), "--out", str(tmp_path / "halves")])
     assert result.exit_code == 0, result.output

@@ -12,7 +12,7 @@ from rindices.experiments.simulate import write_cohort
 from tests.cohorts import simulate_few_regions
 
 OPTIONS = ["--covariates", "age,sex,icv", "--group", "group", "--controls", "control"]
-FIT = ["--recipe", "mean-difference", "--members", "5", "--workers", "1", "--no-report"]
+FIT = ["--method", "mean-difference", "--members", "5", "--workers", "1", "--no-report"]
 
 
 def run(*words: object) -> Result:

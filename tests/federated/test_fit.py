@@ -111,7 +111,7 @@ def test_no_difference_is_a_result() -> None:
 
 def test_mean_difference_needs_no_further_round() -> None:
     cohorts = split_cohort(simulate_people(), 2)
-    settings = FederatedSettings(ModelConfig(patterns=(1,), members=MEMBERS, recipe="mean-difference"))
+    settings = FederatedSettings(ModelConfig(patterns=(1,), members=MEMBERS, method="mean-difference"))
     result = run_federated_study(make_transport(cohorts), settings)
     assert result.model is not None
     assert len(result.rounds) == 6
@@ -131,7 +131,7 @@ def test_public_function_fits_cohorts() -> None:
     assert not len(model.training.distances)
 
 
-def test_other_recipes_are_refused_by_name() -> None:
-    settings = FederatedSettings(ModelConfig(recipe="paper"))
+def test_other_methods_are_refused_by_name() -> None:
+    settings = FederatedSettings(ModelConfig(method="surreal-gan"))
     with pytest.raises(StudyError, match="paper cannot run across sites"):
         run_federated_study(make_transport(split_cohort(simulate_people(), 2)), settings)

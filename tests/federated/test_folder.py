@@ -24,7 +24,7 @@ from rindices.federated.site_service import LOG_COLUMNS, SiteService
 from rindices.study.config import ModelConfig
 from tests.federated.sites import make_transport, simulate_people, split_cohort
 
-MODEL = ModelConfig(patterns=(1,), members=2, recipe="mean-difference")
+MODEL = ModelConfig(patterns=(1,), members=2, method="mean-difference")
 KEYS = {name: name.encode() * 4 for name in ("site-0", "site-1")}
 
 

@@ -76,7 +76,7 @@ def test_effects_of_regions_are_those_of_harmonised_people() -> None:
 
 @pytest.mark.slow
 def test_study_is_that_of_people_without_site_effects() -> None:
-    model = ModelConfig(recipe="mean-difference", members=2)
+    model = ModelConfig(method="mean-difference", members=2)
     cohort, indices = pool_sites(), {}
     for harmonise in (True, False):
         fitted = run_federated_study(
@@ -114,6 +114,6 @@ def test_sites_that_differ_are_not_taken_for_a_dishonest_centre() -> None:
     regions = ["MUSE_59", "MUSE_81", "MUSE_82", "MUSE_86", "MUSE_87", *cohort.volumes.columns[:7]]
     cohort = replace(cohort, volumes=cohort.volumes[regions])
     parts = {name: cohort.take((cohort.people[SITE] == name).to_numpy()) for name in cohort.people[SITE].unique()}
-    settings = FederatedSettings(ModelConfig(recipe="mean-difference", members=2))
+    settings = FederatedSettings(ModelConfig(method="mean-difference", members=2))
     transport = InMemoryTransport([Site(name, part) for name, part in parts.items()])
     assert run_federated_study(transport, settings).model is not None

@@ -16,7 +16,7 @@ from rindices.federated.site import Site
 from rindices.study.config import ModelConfig
 from tests.federated.sites import simulate_people, split_cohort
 
-MODEL = ModelConfig(recipe="mean-difference", members=2)
+MODEL = ModelConfig(method="mean-difference", members=2)
 Lie = Callable[[Answer], Answer]
 
 

@@ -23,7 +23,7 @@ from rindices.federated.site_service import SiteService
 from rindices.study.config import ModelConfig
 from tests.federated.sites import simulate_people, split_cohort
 
-SETTINGS = FederatedSettings(ModelConfig(recipe="mean-difference", members=2), masked=True)
+SETTINGS = FederatedSettings(ModelConfig(method="mean-difference", members=2), masked=True)
 NAMES = ("site-0", "site-1", "site-2")
 RUN = make_run_name({})
 

@@ -20,7 +20,7 @@ def test_exchanged_labels_do_not_separate_the_people_of_a_site() -> None:
     labels = np.random.default_rng(0).permutation(cohort.people[GROUP].to_numpy())
     noise = replace(cohort, people=cohort.people.assign(**{GROUP: labels}))
     transport = make_transport(split_cohort(noise, 2))
-    model = ModelConfig(patterns=(1,), recipe="mean-difference")
+    model = ModelConfig(patterns=(1,), method="mean-difference")
     fitted = FederatedFit(Rounds(transport), FederatedSettings(model)).run()
     own, in_sample = [], []
     for site in transport.sites:

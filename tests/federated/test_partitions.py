@@ -33,7 +33,7 @@ from tests.federated.sites import simulate_people
 
 pytest.importorskip("distributed", reason="the extra cluster is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")
-MODEL = ModelConfig(patterns=(1,), members=2, recipe_changes={"shape": "straight"})
+MODEL = ModelConfig(patterns=(1,), members=2, method_settings={"shape": "straight"})
 
 
 def write_parquet(folder: Path, cohort: Cohort, n_files: int) -> TableRequest:
@@ -123,7 +123,7 @@ def test_fit_takes_a_folder_in_parts(tmp_path: Path) -> None:
     cohort.volumes.iloc[7, 2] *= 4.0
     write_parquet(tmp_path / "table", cohort, 3)
     with LocalCluster(n_workers=2, processes=False, threads_per_worker=1, dashboard_address=None) as cluster:
-        words = ["fit", str(tmp_path / "table"), "--group", "group", "--controls", "control", "--recipe"]
+        words = ["fit", str(tmp_path / "table"), "--group", "group", "--controls", "control", "--method"]
         words += ["mean-difference", "--covariates", "age,sex,icv", "--engine", "dask", "--scheduler"]
         words += [cluster.scheduler_address, "--in-parts", "--out", str(tmp_path / "out"), "--json"]
         result = CliRunner().invoke(app, words)
@@ -197,7 +197,7 @@ def test_regions_and_people_are_left_out_in_all_rows(tmp_path: Path) -> None:
     frame["scanner"] = rng.choice(["a", "b", "c"], len(frame))
     frame.to_parquet(tmp_path / "people.parquet", index=False)
     region, table = cohort.regions[2], tmp_path / "people.parquet"
-    words = [table, "--group", "group", "--recipe", "mean-difference", "--out", tmp_path / "out"]
+    words = [table, "--group", "group", "--method", "mean-difference", "--out", tmp_path / "out"]
     words += ["--site", "scanner", "--harmonise", "none", "--exclude", region, "--leave-out-site", "b"]
     people = "p0003,p5999"
     left = (frame["scanner"] != "b") & ~frame["participant_id"].isin(people.split(","))
@@ -223,7 +223,7 @@ def test_a_table_that_is_too_large_is_refused_with_the_command_that_fits_it(
     frame = pd.read_parquet(path)
     frame.assign(scanner=np.arange(len(frame)) % 2).to_parquet(path, index=False)
     words = ["fit", str(tmp_path / "table"), "--group", "group", "--controls", "control", "--covariates", "age,sex,icv"]
-    words += ["--recipe", "mean-difference", "--out", str(tmp_path / "an out"), "--reference", "muse", "--no-report"]
+    words += ["--method", "mean-difference", "--out", str(tmp_path / "an out"), "--reference", "muse", "--no-report"]
     for more in ([], ["--dry-run"]):
         message = str(CliRunner().invoke(app, [*words, *more]).exception)
         assert len(message.splitlines()) == 1

@@ -22,7 +22,7 @@ from rindices.tables.cohort import Cohort
 from tests.federated.sites import simulate_people, split_cohort
 
 N_REGIONS = simulate_people().volumes.shape[1]
-DIFFERENCE = ModelConfig(recipe="mean-difference", members=2)
+DIFFERENCE = ModelConfig(method="mean-difference", members=2)
 
 
 def make_keys(names: Sequence[str]) -> dict[str, SiteKey]:

@@ -63,9 +63,9 @@ def test_a_saved_model_is_equal_after_loading(
 def test_metadata_of_the_file(model: ri.FittedModel, tmp_path: Path) -> None:
     model.save(tmp_path / "m.safetensors")
     metadata = read_metadata(tmp_path / "m.safetensors")
-    expected = {"schema", "regions", "unit", "covariates", "recipe", "seed", "agreement", "fingerprint", "versions"}
+    expected = {"schema", "regions", "unit", "covariates", "method", "seed", "agreement", "fingerprint", "versions"}
     assert expected | {"citation", "rindices_version", "trained_on"} <= set(metadata)
-    assert metadata["recipe"] == {"recipe": "contrastive", "values": {}}
+    assert metadata["method"] == {"name": "contrastive", "settings": {}}
 
 
 def test_order_of_columns_and_people_does_not_matter(simulated: SimulatedCohort, model: ri.FittedModel) -> None:
@@ -203,7 +203,7 @@ def test_files_of_fixtures_load(path: Path) -> None:
 
 def test_one_person_has_the_same_numbers_as_among_others(simulated: SimulatedCohort) -> None:
     """With one pattern, one person's members lie side by side, and numpy's mean would add them in another order."""
-    single = ri.fit(simulated.cohort, 1, members=9, recipe="contrastive", workers=1)
+    single = ri.fit(simulated.cohort, 1, members=9, method="contrastive", workers=1)
     everyone = single.apply(simulated.cohort)
     for row in range(0, 60, 3):
         alone = single.apply(simulated.cohort.take(np.array([row])))

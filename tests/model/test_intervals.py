@@ -129,10 +129,10 @@ def test_calibration_depends_on_the_seed_alone() -> None:
 
 @pytest.mark.slow
 def test_coverage_of_a_fitted_model_on_new_patients() -> None:
-    """With the fast recipe, the coverage in new people is within a few points of nominal."""
+    """With the fast method, the coverage in new people is within a few points of nominal."""
     from rindices.selection.agreement import pattern_c_index
 
-    model = ri.fit(ri.simulate_cohort("basic", seed=3).cohort, 3, members=5, recipe="contrastive", workers=1)
+    model = ri.fit(ri.simulate_cohort("basic", seed=3).cohort, 3, members=5, method="contrastive", workers=1)
     simulated = ri.simulate_cohort("basic", seed=4)
     table = model.apply(simulated.cohort)[simulated.cohort.is_patient]
     r, low, high = (table[[f"r{k}{end}" for k in (1, 2, 3)]].to_numpy() for end in ("", "_low", "_high"))

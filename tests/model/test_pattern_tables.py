@@ -185,7 +185,7 @@ def test_patterns_that_are_no_curves_are_interpolated(old_model: ri.FittedModel)
     assert table[name, region, 0.1] == pytest.approx(0.4 * quarter)
     assert table[name, region, 0.4] == pytest.approx(quarter + 0.6 * (half - quarter))
     assert get_shape(old_model) == ""
-    with pytest.raises(ModelError, match="recipe default"):
+    with pytest.raises(ModelError, match="method trajectories"):
         old_model.region_order()
     with pytest.raises(ModelError, match="no curves"):
         make_course_table(old_model)

@@ -19,15 +19,16 @@ from rindices.model.records import (
     DifferenceRecord,
     DimensionRecord,
     MemberCountRecord,
+    MethodRecord,
     ModelCard,
     PatternCountRecord,
     PatternRecord,
     PermutationTestRecord,
     ProvenanceRecord,
-    RecipeRecord,
     Record,
     SelectionRecord,
     SettingRecord,
+    rename_method,
 )
 from rindices.model.safetensors_io import read_metadata
 
@@ -123,20 +124,20 @@ def test_a_wrong_form_is_refused(values: Any) -> None:
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.safetensors")), ids=lambda path: path.stem)
 def test_cards_are_written_as_they_were(path: Path) -> None:
-    values = {key: value for key, value in read_metadata(path).items() if key not in MODEL_KEYS}
+    values = {key: value for key, value in rename_method(read_metadata(path)).items() if key not in MODEL_KEYS}
     card = ModelCard.from_dict(values)
     assert not card.extra
     assert written(card) == {"covariate_ranges": {}} | values
-    assert card.recipe == RecipeRecord(values["recipe"]["recipe"], values["recipe"]["values"])
+    assert card.method == MethodRecord(values["method"]["name"], values["method"]["settings"])
 
 
 def test_an_imported_model_knows_little() -> None:
-    card = ModelCard(unit="mm3", recipe=RecipeRecord("published", {"epoch": 3}))
+    card = ModelCard(unit="mm3", method=MethodRecord("published", {"epoch": 3}))
     assert written(card) == {
         "unit": "mm3",
         "trained_on": {},
         "agreement": {},
-        "recipe": {"recipe": "published", "values": {"epoch": 3}},
+        "method": {"name": "published", "settings": {"epoch": 3}},
         "severity_correlation": None,
     }
     assert ModelCard.from_dict(written(card)).agreement is None

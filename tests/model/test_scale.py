@@ -27,7 +27,7 @@ def test_the_default_is_from_0_to_1_and_its_controls_are_above_0() -> None:
 
 
 def test_a_mean_difference_is_0_for_the_average_control_and_goes_below() -> None:
-    model = ri.fit(simulate_few_regions("tiny").cohort, members=2, recipe="mean-difference", workers=1)
+    model = ri.fit(simulate_few_regions("tiny").cohort, members=2, method="mean-difference", workers=1)
     sentence = describe_scale(model)
     assert (
         "along the mean difference between patients and controls: 0 is the average of the controls that it was fitted"

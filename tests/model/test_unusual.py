@@ -36,7 +36,7 @@ def training() -> SimulatedCohort:
 
 @pytest.fixture(scope="module")
 def model(training: SimulatedCohort) -> ri.FittedModel:
-    return ri.fit(training.cohort, 1, members=5, recipe="contrastive", workers=1)
+    return ri.fit(training.cohort, 1, members=5, method="contrastive", workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_the_limit_is_the_share_less_its_error(n_training: int) -> None:
 def test_people_of_a_small_study_have_shares_of_their_own(tmp_path: Path) -> None:
     """With about as many regions as people, each person is near to a mean and covariance that include the person."""
     cohort = ri.simulate_cohort("tiny", seed=0).cohort
-    model = ri.fit(cohort, 1, members=1, recipe="contrastive", workers=1, out=tmp_path)
+    model = ri.fit(cohort, 1, members=1, method="contrastive", workers=1, out=tmp_path)
     written = pd.read_csv(tmp_path / "r_indices.tsv", sep="\t", keep_default_na=False)
     for level in (0.2, 0.5, 0.8):
         assert (written["unusual"] < level).mean() == pytest.approx(level, abs=0.05)

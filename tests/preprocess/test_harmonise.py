@@ -245,7 +245,7 @@ def test_small_sites_get_a_warning() -> None:
 
 def test_it_is_saved_in_the_model_file(tmp_path: Path) -> None:
     simulated = simulate_few_regions("tiny", 0, sites=2)
-    model = ri.fit(simulated.cohort, 1, members=2, recipe="contrastive", workers=1)
+    model = ri.fit(simulated.cohort, 1, members=2, method="contrastive", workers=1)
     model.save(tmp_path / "m.safetensors")
     again = ri.load(tmp_path / "m.safetensors")
     pd.testing.assert_frame_equal(again.apply(simulated.cohort), model.apply(simulated.cohort))
@@ -253,7 +253,7 @@ def test_it_is_saved_in_the_model_file(tmp_path: Path) -> None:
     assert (tmp_path / "n.safetensors").read_bytes() == (tmp_path / "m.safetensors").read_bytes()
     record = read_metadata(tmp_path / "m.safetensors")["harmonise"]
     assert (record["mode"], record["sites"]) == ("controls", ["site1", "site2"])
-    without_sites = ri.fit(simulated.cohort, 1, members=2, recipe="contrastive", workers=1, harmonise="none")
+    without_sites = ri.fit(simulated.cohort, 1, members=2, method="contrastive", workers=1, harmonise="none")
     assert without_sites.preprocessing.harmoniser is None
     assert not np.allclose(without_sites.apply(simulated.cohort)["r1"], model.apply(simulated.cohort)["r1"])
 
@@ -262,7 +262,7 @@ def test_it_is_saved_in_the_model_file(tmp_path: Path) -> None:
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "m.safetensors"
     cohort = simulate_few_regions("tiny", 0, sites=2).cohort
-    ri.fit(cohort, 1, members=1, recipe="contrastive", workers=1).save(path)
+    ri.fit(cohort, 1, members=1, method="contrastive", workers=1).save(path)
     return path
 
 
@@ -297,7 +297,7 @@ def test_commands_harmonise_and_add_sites(tmp_path: Path) -> None:
         return [str(tmp_path / f"{name}.csv"), "--participants", str(tmp_path / f"{name}.tsv")]
 
     model, out = tmp_path / "out/model.safetensors", str(tmp_path / "r.tsv")
-    options = ["--group", "group", "--site", "site", "--recipe", "contrastive", "--patterns", "1", "--members", "2"]
+    options = ["--group", "group", "--site", "site", "--method", "contrastive", "--patterns", "1", "--members", "2"]
     quick = ["--workers", "1", "--no-report", "--json"]
     result = run("fit", *tables("old"), *options, "--out", str(tmp_path / "out"), *quick)
     assert result.exit_code == 0, result.output  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ def simulated() -> SimulatedCohort:
 @pytest.fixture(scope="session")
 def study(tmp_path_factory: pytest.TempPathFactory, simulated: SimulatedCohort) -> Path:
     folder = tmp_path_factory.mktemp("report") / "results"
-    ri.fit(simulated.cohort, [2, 3], recipe="contrastive", members=5, workers=1, out=folder)
+    ri.fit(simulated.cohort, [2, 3], method="contrastive", members=5, workers=1, out=folder)
     return folder
 
 
@@ -31,7 +31,7 @@ def page(study: Path) -> str:
 
 @pytest.fixture(scope="session")
 def curved_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study of the default recipe in which regions change at different severities."""
+    """A study of the default method in which regions change at different severities."""
     folder = tmp_path_factory.mktemp("curved") / "results"
     task = replace(TASKS["staged"], n_controls=200, n_patients=400)
     ri.fit(simulate_few_regions(task, seed=3).cohort, 3, members=3, workers=1, out=folder)

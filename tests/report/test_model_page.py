@@ -36,7 +36,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def straight() -> ri.FittedModel:
     cohort = simulate_few_regions("tiny", seed=0).cohort
-    return ri.fit(cohort, 2, members=2, workers=1, recipe_changes={"shape": "straight"})
+    return ri.fit(cohort, 2, members=2, workers=1, method_settings={"shape": "straight"})
 
 
 def make_new_people(number: int = 40, sites: int = 0) -> Cohort:
@@ -152,7 +152,7 @@ def test_the_training_table_is_read_and_visits_are_no_people(browser: Browser, t
     table.to_csv(tmp_path / "training.csv", index=False)
     training = ri.read_cohort(tmp_path / "training.csv", group="group", covariates=["age", "sex", "icv"])
     assert "Left-Thalamus" in training.regions
-    model = ri.fit(training, 1, members=2, workers=1, recipe="contrastive")
+    model = ri.fit(training, 1, members=2, workers=1, method="contrastive")
     visits = pd.concat([table.assign(session_id=session) for session in ("a", "b")])
     visits.to_csv(tmp_path / "visits.csv", index=False)
     page, tab = run_page(browser, model, [tmp_path / "visits.csv"], tmp_path)

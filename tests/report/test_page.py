@@ -135,7 +135,7 @@ def test_associations_of_an_earlier_model_go_with_it(tmp_path: Path) -> None:
     for name in ("associations.tsv", "associations.json", "change.tsv", "replication.tsv", "notes.tsv"):
         (tmp_path / name).write_text("of an earlier model")
     cohort = simulate_few_regions("tiny", seed=0).cohort
-    ri.fit(cohort, 1, recipe="contrastive", members=2, workers=1, out=tmp_path)
+    ri.fit(cohort, 1, method="contrastive", members=2, workers=1, out=tmp_path)
     assert sorted(path.name for path in tmp_path.glob("*.tsv")) == [
         "effects.tsv",
         "notes.tsv",
@@ -206,7 +206,7 @@ def empty(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs"))
     cohort = simulate_few_regions(replace(TASKS["null"], n_controls=80, n_patients=120), seed=1).cohort
     with pytest.raises(NoPatternError):
-        ri.fit(cohort, [2, 3], recipe="contrastive", members=2, workers=1, out=folder)
+        ri.fit(cohort, [2, 3], method="contrastive", members=2, workers=1, out=folder)
     return folder
 
 

@@ -51,7 +51,7 @@ def write_tables(folder: Path, task: str) -> list[object]:
     volumes.to_csv(folder / f"{MARKERS['path']}.csv", index=False)
     people.to_csv(folder / f"{MARKERS['path']}.tsv", sep="\t", index=False)
     groups = ["--group", "group", "--controls", f"{MARKERS['label']} c", "--patients", f"{MARKERS['label']} p"]
-    model = ["--recipe", "contrastive", "--members", 4, "--workers", 1, "--on-missing", "drop", "--site", "site"]
+    model = ["--method", "contrastive", "--members", 4, "--workers", 1, "--on-missing", "drop", "--site", "site"]
     table = [folder / f"{MARKERS['path']}.csv", "--participants", folder / f"{MARKERS['path']}.tsv"]
     return [*table, "--covariates", "age,sex,icv", *groups, *model]
 

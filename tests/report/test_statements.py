@@ -61,7 +61,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     "no difference": {"loss": 0.0},
     "losses and gains": {"loss": 0.15, "gain": True},
     "outlying cells": {"loss": 0.1, "outlying": True, "people": 120},
-    "patterns": {"loss": 0.1, "options": ["--recipe", "contrastive", "--patterns", "2"]},
+    "patterns": {"loss": 0.1, "options": ["--method", "contrastive", "--patterns", "2"]},
 }
 
 
@@ -82,7 +82,7 @@ def outputs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         table = pd.read_csv(folder / "table.csv")
         table.loc[::9, VOLUMES[0]] = np.nan
         table.to_csv(folder / "table.csv", index=False)
-    options = ["--recipe", "mean-difference", *options, *(["--site", "scanner"] if "sites" in settings else [])]
+    options = ["--method", "mean-difference", *options, *(["--site", "scanner"] if "sites" in settings else [])]
     with omit_pictures():
         printed = run("fit", *arguments, *options, "--members", "4", "--workers", "1", "--out", str(folder))
     return folder, printed, (folder / "report.html").read_text("utf-8")
@@ -228,7 +228,7 @@ def test_named_regions_have_their_own_sign_and_value(outputs: tuple[Path, str, s
 
 def test_losses_and_gains_are_both_named(tmp_path: Path) -> None:
     arguments = write_table(tmp_path / "table.csv", loss=0.15, gain=True, people=100)
-    options = ["--recipe", "mean-difference", "--members", "5", "--workers", "1", "--no-report", "--out", str(tmp_path)]
+    options = ["--method", "mean-difference", "--members", "5", "--workers", "1", "--no-report", "--out", str(tmp_path)]
     (sentence, *_) = read_terminal(run("fit", *arguments, *options))["r1"]
     assert re.search(r"loss in [^;]*(Hippocampus|hippocampus|amygdala)", sentence), sentence
     assert re.search(r"gain in [^;]*(cuneus|precuneus)", sentence), sentence

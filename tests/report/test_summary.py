@@ -13,7 +13,7 @@ from rindices.report.figures import plot_agreement
 from rindices.report.sections import StudyFacts, build_trust_section
 from rindices.report.study_results import StudyResults, read_study_results
 from rindices.study.checks import list_needed_people
-from rindices.study.recipes import RECIPES
+from rindices.study.methods import METHODS
 from tests.report.helpers import collect_again, render_macro, render_section
 
 
@@ -116,11 +116,11 @@ def test_nothing_suspicious(results: StudyResults) -> None:
     assert render_macro("warning_list", [], "Nothing suspicious was found.") == "<p>Nothing suspicious was found.</p>"
 
 
-def test_methods_ask_the_recipe(results: StudyResults, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RECIPES["contrastive"], "description", "a toy")
-    monkeypatch.setattr(RECIPES["contrastive"], "get_subsample_share", lambda values: 0.5)
+def test_methods_ask_the_method(results: StudyResults, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(METHODS["contrastive"], "description", "a toy")
+    monkeypatch.setattr(METHODS["contrastive"], "get_subsample_share", lambda values: 0.5)
     methods = sections.summarise_methods(results)
-    assert (methods.recipe_description, methods.share) == ("a toy", 0.5)
+    assert (methods.method_description, methods.share) == ("a toy", 0.5)
     assert methods.n_patterns_tried == [2, 3]
 
 

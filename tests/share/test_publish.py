@@ -154,7 +154,7 @@ def test_the_card_and_show_say_which_file_is_which(results: Path, published: ri.
     own = ri.load(results / "model.safetensors").card
     assert own.can_be_published
     assert not replace(own, finding="mean_difference").can_be_published
-    assert not replace(own, recipe=None).can_be_published
+    assert not replace(own, method=None).can_be_published
 
 
 @pytest.mark.slow
@@ -162,8 +162,8 @@ def test_sites_and_a_reference() -> None:
     cohort = simulate_few_regions("tiny", seed=1, sites=2).cohort
     reference = ri.NormalReference.fit(simulate_few_regions("basic", seed=3).cohort)
     for given in (None, reference):
-        model = ri.fit(cohort, 2, members=5, workers=1, recipe_changes={"shape": "straight"}, reference=given)
-        section = {"patterns": [2], "members": 5, "recipe_changes": {"shape": "straight"}}
+        model = ri.fit(cohort, 2, members=5, workers=1, method_settings={"shape": "straight"}, reference=given)
+        section = {"patterns": [2], "members": 5, "method_settings": {"shape": "straight"}}
         config = make_study({"data": {"volumes": "memory"}, "model": section, "run": {"seed": 0}}, "test")
         people = StudyPeople(Study(cohort, config), config.model)
         assert people.seen is not None
@@ -194,7 +194,7 @@ def test_the_estimate_of_membership_on_known_leaks() -> None:
 
 
 def test_what_cannot_be_published_is_said(results: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="models of recipe contrastive cannot be published"):
+    with pytest.raises(ModelError, match="models of method contrastive cannot be published"):
         coarsen_model(fit_tiny_model())
     run = CliRunner()
     done = run.invoke(app, ["model", "publish", str(tmp_path), "--out", str(tmp_path / "m.safetensors")])
@@ -213,12 +213,12 @@ def test_what_cannot_be_published_is_said(results: Path, tmp_path: Path) -> None
 
 
 def test_what_cannot_be_published_says_why_and_no_cure_that_does_not_help(tmp_path: Path) -> None:
-    difference = ri.fit(simulate_few_regions("tiny").cohort, members=2, recipe="mean-difference", workers=1)
+    difference = ri.fit(simulate_few_regions("tiny").cohort, members=2, method="mean-difference", workers=1)
     head = SurrealHead(*(np.zeros((1, 1)) for _ in range(7)))
     imported = replace(fit_tiny_model(2), heads=(head,), training=None, card=ModelCard(unit="mm3"))
     for model, reason in (
         (difference, "the study has one index along the mean difference"),
-        (fit_tiny_model(2), "models of recipe contrastive cannot be published: fit again with recipe default"),
+        (fit_tiny_model(2), "models of method contrastive cannot be published: fit again with method trajectories"),
         (imported, "this model was imported: pass on the file that it was imported from"),
     ):
         assert explain_unpublishable(model).startswith(reason)

@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "apply.R"
 @pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
 def test_the_example_runs(tmp_path: Path) -> None:
     cohort = simulate_few_regions("tiny", seed=0).cohort
-    model = ri.fit(cohort, 1, recipe="contrastive", members=2, workers=1)
+    model = ri.fit(cohort, 1, method="contrastive", members=2, workers=1)
     model.save(tmp_path / "model.safetensors")
     table = pd.concat([cohort.people[["participant_id"]], cohort.covariates, cohort.volumes], axis=1)
     table.loc[3, "age"] = 101.0

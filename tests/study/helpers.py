@@ -32,7 +32,7 @@ covariates = ["age", "sex", "icv"]
 [model]
 patterns = [1, 2]
 members = 6
-recipe = "contrastive"
+method = "contrastive"
 
 [run]
 seed = 3
@@ -99,8 +99,8 @@ def outputs(path: Path) -> tuple[bytes, ...]:
 
 
 BRIEF = {"max_steps": 40, "min_steps": 40, "reconstruction_bar": 1e3, "monotonicity_bar": 1e3}
-"""Changes of recipe paper: a training of 40 steps that always converges."""
-LONG = {"recipe": "paper", "patterns": (2,), "orthogonality": (0.1,), "members": 2}
+"""Changes of method surreal-gan: a training of 40 steps that always converges."""
+LONG = {"method": "surreal-gan", "patterns": (2,), "orthogonality": (0.1,), "members": 2}
 
 
 def sets(out: Path) -> dict[str, bytes]:

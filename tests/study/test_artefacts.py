@@ -22,7 +22,7 @@ from tests.cohorts import simulate_few_regions
 
 
 def make(cohort: Cohort, **data: Any) -> Study:
-    config = {"data": {"volumes": "memory", **data}, "model": {"recipe": "contrastive"}, "run": {"workers": 1}}
+    config = {"data": {"volumes": "memory", **data}, "model": {"method": "contrastive"}, "run": {"workers": 1}}
     return Study(cohort, make_study(config, "fit"))
 
 
@@ -191,7 +191,7 @@ def one_site_study() -> tuple[Study, ri.FittedModel]:
     rng = np.random.default_rng(0)
     healthy = healthy.take(np.sort(rng.permutation(len(healthy))[:400]))
     altered = shrink_regions(healthy, select_site(healthy, "site1") & healthy.is_patient)
-    return make(altered), ri.fit(altered, 1, members=5, recipe="contrastive", workers=1)
+    return make(altered), ri.fit(altered, 1, members=5, method="contrastive", workers=1)
 
 
 def test_a_pattern_of_one_site_names_its_index(one_site_study: tuple[Study, ri.FittedModel]) -> None:

@@ -19,7 +19,7 @@ from tests.study.helpers import fit_cohort
 @pytest.mark.parametrize("patterns", [2, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 3, 4))])
 def test_the_consensus_keeps_its_scale(patterns: int) -> None:
     made = simulate_few_regions("tiny", seed=0)
-    indices = ri.fit(made.cohort, patterns, members=5, recipe="contrastive", workers=1).indices
+    indices = ri.fit(made.cohort, patterns, members=5, method="contrastive", workers=1).indices
     assert indices is not None
     r = indices.filter(regex=r"^r\d+$").to_numpy()
     np.testing.assert_allclose(np.quantile(r[made.cohort.is_patient], 0.98, axis=0), 1.0, atol=1e-6)
@@ -32,7 +32,7 @@ def test_missing_cells_carry_no_difference_between_groups(tmp_path: Path) -> Non
     missing = np.zeros(cohort.volumes.shape, dtype=bool)
     missing[np.ix_(np.random.default_rng(0).permutation(200)[:140], np.arange(17))] = True
     holes = replace(cohort, volumes=cohort.volumes.mask(missing))
-    forced = ModelConfig(patterns=(1,), members=2, recipe="mean-difference")
+    forced = ModelConfig(patterns=(1,), members=2, method="mean-difference")
     aucs = []
     for people, name in ((cohort, "complete"), (holes, "holes")):
         model = fit_cohort(people, forced, 0, RunStore(tmp_path / name), 1)

@@ -18,7 +18,7 @@ from rindices.study.study import check_settings, find_largest_number
 from tests.cohorts import simulate_few_regions
 from tests.study.helpers import fit_cohort
 
-CONTRASTIVE = ModelConfig(recipe="contrastive", members=3)
+CONTRASTIVE = ModelConfig(method="contrastive", members=3)
 
 
 def test_patterns_are_tried_around_the_number_of_the_test(tmp_path: Path) -> None:
@@ -56,21 +56,21 @@ def test_patients_who_are_alike_get_one_index_along_the_mean_difference(tmp_path
     assert selection.difference.p <= 0.01
     affected = np.isin(cohort.regions, TASKS["basic"].patterns[0])
     assert model.patterns[-1, 0, affected].mean() < 3 * model.patterns[-1, 0, ~affected].mean() < 0.5
-    assert model.card.recipe is not None
-    assert model.card.recipe.name == "mean-difference"
+    assert model.card.method is not None
+    assert model.card.method.name == "mean-difference"
 
 
-def test_the_recipe_of_the_mean_difference_needs_no_number(tmp_path: Path) -> None:
+def test_the_method_of_the_mean_difference_needs_no_number(tmp_path: Path) -> None:
     cohort = simulate_few_regions("tiny", seed=1).cohort
-    recipe = ModelConfig(recipe="mean-difference", members=4)
-    model = fit_cohort(cohort, recipe, 0, RunStore(tmp_path), 1)
+    method = ModelConfig(method="mean-difference", members=4)
+    model = fit_cohort(cohort, method, 0, RunStore(tmp_path), 1)
     assert (model.n_patterns, model.card.finding) == (1, "mean_difference")
-    with pytest.raises(StudyError, match="the recipe mean-difference has one index: leave out --patterns"):
-        check_settings(cohort, recipe.model_copy(update={"patterns": (2,)}))
+    with pytest.raises(StudyError, match="the method mean-difference has one index: leave out --patterns"):
+        check_settings(cohort, method.model_copy(update={"patterns": (2,)}))
     null = simulate_few_regions(replace(TASKS["null"], n_controls=80, n_patients=100), 1).cohort
     with pytest.raises(ri.NoPatternError):
-        fit_cohort(null, recipe, 0, RunStore(tmp_path), 1)
-    forced = recipe.model_copy(update={"patterns": (1,)})
+        fit_cohort(null, method, 0, RunStore(tmp_path), 1)
+    forced = method.model_copy(update={"patterns": (1,)})
     assert fit_cohort(null, forced, 0, RunStore(tmp_path), 1).n_patterns == 1
 
 
@@ -94,13 +94,13 @@ def test_the_largest_number_depends_on_people_and_regions() -> None:
     narrow = replace(cohort, volumes=cohort.volumes.iloc[:, :2])
     assert find_largest_number(narrow.n_patients, narrow.n_regions, "contrastive") == 2
     with pytest.raises(StudyError, match="4 patterns need at least 11 patients and 4 regions; there are 100 and 2"):
-        check_settings(narrow, ModelConfig(recipe="contrastive", patterns=(4,)))
+        check_settings(narrow, ModelConfig(method="contrastive", patterns=(4,)))
     with pytest.raises(StudyError, match="needs at least 2 members each"):
-        check_settings(cohort, ModelConfig(recipe="paper", members=1))
-    check_settings(cohort, ModelConfig(recipe="contrastive", members=1))
+        check_settings(cohort, ModelConfig(method="surreal-gan", members=1))
+    check_settings(cohort, ModelConfig(method="contrastive", members=1))
     lone = cohort.take(np.r_[np.flatnonzero(cohort.is_control), np.flatnonzero(cohort.is_patient)[:3]])
     with pytest.raises(StudyError, match="1 pattern needs at least 5 patients and 1 region; there are 3 and 139: add"):
-        check_settings(lone, ModelConfig(recipe="contrastive"))
+        check_settings(lone, ModelConfig(method="contrastive"))
 
 
 def test_later_sets_have_the_shape_that_the_first_one_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def test_a_set_that_kills_its_process_is_given_up(long_folder: Path, tmp_path: P
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["local", "dask"])
 def test_the_end_of_a_batch_job_is_an_interruption(folder: Path, tmp_path: Path, engine: str) -> None:
-    options = ["--recipe", "paper", "--patterns", 2, "--orthogonality", "0.1,0.2", "--members", 2, "--workers", 2]
+    options = ["--method", "surreal-gan", "--patterns", 2, "--orthogonality", "0.1,0.2", "--members", 2, "--workers", 2]
     process = begin("fit", folder / "study.toml", "--out", tmp_path, "--engine", engine, *options)
     states = newest_states(tmp_path / "runs", 2)
     process.terminate()

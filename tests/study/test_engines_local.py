@@ -27,7 +27,7 @@ def test_the_number_of_workers_changes_no_byte(folder: Path, undisturbed: Path) 
 def test_worker_processes_change_no_byte_of_a_training(tmp_path: Path, workers: int) -> None:
     cohort = simulate_few_regions("tiny", seed=1).cohort
     X = ri.Preprocessing.fit(cohort).transform(cohort)
-    model = ModelConfig(recipe="paper", patterns=(2, 3), orthogonality=(0.2,), members=6, recipe_changes=BRIEF)
+    model = ModelConfig(method="surreal-gan", patterns=(2, 3), orthogonality=(0.2,), members=6, method_settings=BRIEF)
     plan = make_plan(model, 0, cohort.fingerprint())
     written = []
     for number in (1, workers):

@@ -13,7 +13,7 @@ from rindices.learners.prepared_people import PreparedPeople
 from rindices.study.config import ModelConfig
 from rindices.study.engines import TrainingJob, TrainingProcess, WorkerDiedError
 from rindices.study.exceptions import StudyStoppedError
-from rindices.study.recipes import MemberSet
+from rindices.study.methods import MemberSet
 from rindices.study.store import RunStore
 from rindices.study.study import make_plan
 from tests.cohorts import simulate_few_regions

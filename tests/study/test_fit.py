@@ -16,12 +16,12 @@ from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
 from tests.cohorts import simulate_few_regions
 
-CONTRASTIVE: dict[str, Any] = {"members": 4, "recipe": "contrastive", "workers": 1}
+CONTRASTIVE: dict[str, Any] = {"members": 4, "method": "contrastive", "workers": 1}
 
 
 def fit_by_command(folder: Path, out: Path, *options: object) -> Result:
     study = ["fit", folder / "volumes.csv", "--participants", folder / "participants.tsv", "--group", "group"]
-    study += ["--covariates", "age,sex,icv", "--recipe", "contrastive", "--members", 4, "--workers", 1]
+    study += ["--covariates", "age,sex,icv", "--method", "contrastive", "--members", 4, "--workers", 1]
     return CliRunner().invoke(app, [str(part) for part in (*study, *options, "--out", out)])
 
 

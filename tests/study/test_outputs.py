@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 
 from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
+from rindices.learners.ensemble import Member, TrainingOutcome, fit_linear_members
+from rindices.learners.prepared_people import PreparedPeople
+from rindices.study.methods import METHODS, MemberSet, StudyMethod
 from rindices.study.outputs import OUTPUT_FILES
 from tests.cohorts import simulate_few_regions
 from tests.study.helpers import run
@@ -55,20 +59,32 @@ def test_a_null_cohort_is_no_failure(nothing: Path) -> None:
     assert (out / "report.html").read_text("utf-8") == page
 
 
+class Failing(StudyMethod):
+    """Straight patterns whose members end before they have converged."""
+
+    name = "failing"
+    description = "a toy"
+
+    def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+        members = fit_linear_members(people, work.point.n_patterns, work.numbers, work.seed)
+        return [member._replace(outcome=TrainingOutcome.STEP_LIMIT) for member in members]
+
+
 @pytest.mark.usefixtures("no_pictures")
 def test_patterns_that_do_not_converge_end_as_a_mean_difference(
-    folder: Path, undisturbed: Path, tmp_path: Path
+    folder: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(METHODS, "failing", Failing())
     out = tmp_path / "out"
     shutil.copytree(undisturbed, out)
-    options = ["--recipe", "paper", "--max-steps", 20, "--patterns", 2, "--orthogonality", "0.1", "--members", 2]
+    options = ["--method", "failing", "--patterns", 2, "--members", 5]
     done = run("fit", folder / "study.toml", "--out", out, *options, report=True)
     assert done.returncode == 0, done.stderr
-    assert "patterns were tried and are not stable: 2 (0 of 2 members converged)" in done.stderr
+    assert "patterns were tried and are not stable: 2 (0 of 5 members converged)" in done.stderr
     selection = json.loads((out / "selection.json").read_text())
     assert selection["finding"] == "mean_difference"
     assert [candidate["stable"] for candidate in selection["grid"]] == [False]
     assert list(pd.read_csv(out / "r_indices.tsv", sep="\t").filter(regex=r"^r\d$")) == ["r1"]
     page = (out / "report.html").read_text("utf-8")
     assert "Patterns were tried and are not stable: 2 patterns" in page
-    assert "0 of 2 members converged" in page
+    assert "0 of 5 members converged" in page

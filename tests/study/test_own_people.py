@@ -32,7 +32,7 @@ def test_noise_does_not_separate_the_groups() -> None:
     written, in_sample = [], []
     for seed in range(3):
         cohort = exchange_labels(24, 60, seed)
-        model = ri.fit(cohort, 1, recipe="mean-difference", members=5, workers=1)
+        model = ri.fit(cohort, 1, method="mean-difference", members=5, workers=1)
         assert model.indices is not None
         written.append(roc_auc_score(cohort.is_patient, model.indices["r1"]))
         in_sample.append(roc_auc_score(cohort.is_patient, model.apply(cohort)["r1"]))
@@ -45,7 +45,7 @@ def test_a_member_is_learnt_from_its_own_people_alone() -> None:
     """Each fold, and everything that precedes the index, is fitted again by hand."""
     cohort = simulate_few_regions("tiny", seed=3).cohort
     cohort = cohort.take(np.arange(0, len(cohort), 2))
-    model = ri.fit(cohort, 1, recipe="mean-difference", members=5, workers=1, seed=4, on_outlier="keep")
+    model = ri.fit(cohort, 1, method="mean-difference", members=5, workers=1, seed=4, on_outlier="keep")
     assert model.indices is not None
     assert list(model.indices[ID]) == list(cohort.people[ID])
     values = cohort.volumes.to_numpy(dtype=float)
@@ -62,14 +62,14 @@ def test_a_member_is_learnt_from_its_own_people_alone() -> None:
 def test_folds_depend_on_the_values_alone() -> None:
     """People were sorted by id before members, permutations and halves were drawn, so pseudonyms acted like a seed."""
     cohort = simulate_few_regions("tiny", seed=5).cohort.take(np.arange(60, 150))
-    model = ri.fit(cohort, 1, recipe="mean-difference", members=5, workers=1)
+    model = ri.fit(cohort, 1, method="mean-difference", members=5, workers=1)
     order = np.random.default_rng(0).permutation(len(cohort))
     volumes, people, covariates = (
         frame.iloc[order].reset_index(drop=True) for frame in (cohort.volumes, cohort.people, cohort.covariates)
     )
     people[ID] = [f"person-{row}" for row in range(len(people))]
     other = replace(cohort, volumes=volumes[volumes.columns[::-1]], people=people, covariates=covariates)
-    again = ri.fit(other, 1, recipe="mean-difference", members=5, workers=1)
+    again = ri.fit(other, 1, method="mean-difference", members=5, workers=1)
     assert model.indices is not None
     assert again.indices is not None
     np.testing.assert_allclose(again.indices["r1"], model.indices["r1"].to_numpy()[order], atol=1e-9)
@@ -83,7 +83,7 @@ def test_files_and_apply(tmp_path: Path) -> None:
     cohort = exchange_labels(30, 60, 9)
     people = cohort.people[[ID, GROUP]].reset_index(drop=True)
     pd.concat([people, cohort.volumes.reset_index(drop=True)], axis=1).to_csv(table, index=False)
-    words = ["fit", str(table), "--group", "group", "--controls", "control", "--recipe", "mean-difference"]
+    words = ["fit", str(table), "--group", "group", "--controls", "control", "--method", "mean-difference"]
     words += ["--patterns", "1", "--members", "3", "--workers", "1", "--out", str(tmp_path / "study"), "--no-report"]
     fitted = CliRunner().invoke(app, words)
     assert fitted.exit_code == 0, fitted.output
@@ -116,7 +116,7 @@ def test_people_without_an_unseen_member_have_empty_cells(tmp_path: Path) -> Non
     """Statistics and report leave them out, and say so."""
     cohort = ri.simulate_cohort("tiny", seed=2).cohort
     cohort = replace(cohort, volumes=cohort.volumes.iloc[:, :30])
-    model = ri.fit(cohort, 1, recipe="mean-difference", members=5, workers=1, out=tmp_path / "study")
+    model = ri.fit(cohort, 1, method="mean-difference", members=5, workers=1, out=tmp_path / "study")
     path = tmp_path / "study" / "r_indices.tsv"
     written = pd.read_csv(path, sep="\t")
     empty = written.index[written["group"] == "patient"][:3]
@@ -137,7 +137,7 @@ def test_all_visits_are_cross_fitted(tmp_path: Path) -> None:
     """Index of a visit by the members that have not seen the person at any visit."""
     visits = simulate_visits("tiny", 0, VisitPlan(visits=2)).simulated.cohort
     visits = replace(visits, volumes=visits.volumes.iloc[:, :40])
-    model = ri.fit(visits, 1, recipe="mean-difference", members=5, workers=1, out=tmp_path)
+    model = ri.fit(visits, 1, method="mean-difference", members=5, workers=1, out=tmp_path)
     assert model.indices is not None
     assert model.visit_indices is not None
     assert len(model.visit_indices) == len(visits)

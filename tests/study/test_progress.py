@@ -11,7 +11,7 @@ import rindices as ri
 from tests.cohorts import simulate_few_regions
 
 pytestmark = pytest.mark.filterwarnings("ignore::rindices.StudyWarning")
-OPTIONS = {"recipe": "contrastive", "members": 2, "workers": 1}
+OPTIONS = {"method": "contrastive", "members": 2, "workers": 1}
 PROGRAM = f"""
 import warnings
 import rindices as ri

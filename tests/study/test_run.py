@@ -90,12 +90,12 @@ def test_ctrl_c_ends_with_3_and_says_how_to_go_on(folder: Path, undisturbed: Pat
     assert not half.exists()
 
 
-def test_recipe_paper_through_the_store(tmp_path: Path) -> None:
+def test_surreal_gan_through_the_store(tmp_path: Path) -> None:
     cohort = simulate_few_regions("tiny", seed=1).cohort
-    model = ModelConfig(recipe="paper", patterns=(2,), orthogonality=(0.2,), members=1, recipe_changes=BRIEF)
+    model = ModelConfig(method="surreal-gan", patterns=(2,), orthogonality=(0.2,), members=1, method_settings=BRIEF)
     first = fit_cohort(cohort, model, 0, RunStore(tmp_path / "a"), workers=1)
     again = fit_cohort(cohort, model, 0, RunStore(tmp_path / "b"), workers=2)
-    assert first.card["recipe"]["values"]["max_steps"] == 40
+    assert first.card["method"]["settings"]["max_steps"] == 40
     assert first.heads[0].kind == "surreal"
     np.testing.assert_array_equal(first.apply(cohort)[["r1", "r2"]], again.apply(cohort)[["r1", "r2"]])
     assert not list((tmp_path / "a").glob("[!.]*.checkpoint"))
@@ -108,7 +108,7 @@ def test_lambda_is_chosen_by_the_agreement_of_shorter_trainings(tmp_path: Path) 
     def fit(weights: tuple[float, ...], members: int, steps: int) -> list[tuple[float, int]]:
         changes = BRIEF | {"min_steps": steps, "max_steps": steps}
         model = ModelConfig(
-            recipe="paper", patterns=(2,), orthogonality=weights, members=members, recipe_changes=changes
+            method="surreal-gan", patterns=(2,), orthogonality=weights, members=members, method_settings=changes
         )
         selection = fit_cohort(cohort, model, 0, RunStore(tmp_path / f"{weights}{steps}"), workers=1).selection
         assert selection is not None
@@ -123,7 +123,7 @@ def test_lambda_is_chosen_by_the_agreement_of_shorter_trainings(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_two_workers_change_no_number_of_the_recipe_default(tmp_path: Path) -> None:
+def test_two_workers_change_no_number_of_trajectories(tmp_path: Path) -> None:
     cohort = simulate_few_regions("small", seed=1).cohort
     model = ModelConfig(patterns=(2, 3), members=4)
     models = [fit_cohort(cohort, model, 0, RunStore(tmp_path / str(workers)), workers) for workers in (1, 2)]
@@ -131,13 +131,13 @@ def test_two_workers_change_no_number_of_the_recipe_default(tmp_path: Path) -> N
     np.testing.assert_array_equal(first, again)
 
 
-def test_recipe_default_through_the_store(tmp_path: Path) -> None:
+def test_trajectories_through_the_store(tmp_path: Path) -> None:
     task = replace(make_task_with_patterns(2), n_controls=100, n_patients=150)
     made = simulate_few_regions(task, seed=1)
     first = fit_cohort(made.cohort, ModelConfig(patterns=(1, 2), members=4), 0, RunStore(tmp_path / "a"), workers=1)
     names = ["r1", "r2"]
     r = first.apply(made.cohort)[names].to_numpy()
-    assert first.card["recipe"] == {"recipe": "default", "values": {"shape": "auto"}}
+    assert first.card["method"] == {"name": "trajectories", "settings": {"shape": "auto"}}
     assert first.heads[0].kind == "trajectory"
     assert ((r > 0) & (r < 1)).all()
     assert pattern_c_index(made.truth, r[made.cohort.is_patient]).mean > 0.85
@@ -153,17 +153,40 @@ def test_recipe_default_through_the_store(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ri.load(tmp_path / "model.safetensors").apply(made.cohort)[names], r)
 
 
-def test_an_unstable_study_ends_with_the_mean_difference(tmp_path: Path) -> None:
+SURREAL_GAN: dict[str, Any] = {"method": "surreal-gan", "patterns": (2,), "orthogonality": (0.2,), "members": 2}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"max_steps": 40, "min_steps": 40},
+            r"none of 2 members of surreal-gan converged in 40 steps, so there is no model: raise --max-steps, "
+            r"for instance --max-steps 120000\.",
+        ),
+        (
+            BRIEF | {"explosion_bar": 1e-9},
+            r"the training of 2 members of surreal-gan diverged, so there is no model: .* learning_rate = 0\.0002 \}\.",
+        ),
+        (BRIEF, r"the members of surreal-gan do not agree \(.*\), so there is no model: raise --max-steps"),
+    ],
+)
+def test_no_other_method_takes_the_place_of_surreal_gan(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
     cohort = simulate_few_regions("tiny", seed=1).cohort
-    bars = {"max_steps": 40, "min_steps": 40}
-    model = ModelConfig(recipe="paper", patterns=(2,), orthogonality=(0.2,), members=2, recipe_changes=bars)
-    selection = fit_cohort(cohort, model, 0, RunStore(tmp_path), workers=1).selection
-    assert selection is not None
-    assert selection.finding == "mean_difference"
-    assert [(record.setting.n_patterns, record.why) for record in selection.grid] == [(2, "0 of 2 members converged")]
+    model = ModelConfig(**SURREAL_GAN, method_settings=settings)
+    with pytest.raises(StudyError, match=message) as caught:
+        fit_cohort(cohort, model, 0, RunStore(tmp_path), workers=1)
+    assert len(str(caught.value).splitlines()) == 1
 
 
-CONTRASTIVE: dict[str, Any] = {"members": 6, "recipe": "contrastive", "workers": 1}
+def test_members_of_surreal_gan_that_fail_at_some_lambdas_fail_in_all(tmp_path: Path) -> None:
+    """Shortened trainings end without bars, and count as converged: the whole ones decide."""
+    model = ModelConfig(**SURREAL_GAN | {"orthogonality": (0.2, 0.4)}, method_settings={"max_steps": 40})
+    with pytest.raises(StudyError, match="none of 2 members of surreal-gan converged in 40 steps"):
+        fit_cohort(simulate_few_regions("tiny", seed=1).cohort, model, 0, RunStore(tmp_path), workers=1)
+
+
+CONTRASTIVE: dict[str, Any] = {"members": 6, "method": "contrastive", "workers": 1}
 SIZES = [(80, 100), (150, 200), (492, 900)]
 
 
@@ -178,7 +201,7 @@ def test_no_pattern_where_there_is_none(size: tuple[int, int], tmp_path: Path) -
         cohort = simulate_nothing(size, seed)
         with pytest.raises(StudyError, match="no difference between patients and controls was detected"):
             ri.fit(
-                cohort, [1, 2, 3, 5], members=6, recipe="contrastive", seed=seed, workers=1, runs=tmp_path / str(seed)
+                cohort, [1, 2, 3, 5], members=6, method="contrastive", seed=seed, workers=1, runs=tmp_path / str(seed)
             )
     with pytest.raises(ri.NoPatternError) as caught:  # a number that is asked for is tried, and then agreement decides
         ri.fit(cohort, 2, seed=1, **CONTRASTIVE)
@@ -190,14 +213,14 @@ def test_impossible_settings_are_refused_before_training(tmp_path: Path) -> None
     with pytest.raises(StudyError, match="60 patterns need at least 123 patients"):
         ri.fit(cohort, [2, 60], runs=tmp_path)
     with pytest.raises(StudyError, match="2 settings needs at least 2 members"):
-        ri.fit(cohort, [2, 3], members=1, recipe="paper", orthogonality=0.1, runs=tmp_path)
+        ri.fit(cohort, [2, 3], members=1, method="surreal-gan", orthogonality=0.1, runs=tmp_path)
     assert not list(tmp_path.glob("[!.]*"))
 
 
 @pytest.mark.slow
 def test_interrupted_training_keeps_its_state(folder: Path) -> None:
     out = folder / "stopped"
-    options = ["--recipe", "paper", "--patterns", 2, "--orthogonality", "0.1", "--members", 1, "--workers", 1]
+    options = ["--method", "surreal-gan", "--patterns", 2, "--orthogonality", "0.1", "--members", 1, "--workers", 1]
     process = subprocess.Popen(
         command("fit", folder / "study.toml", "--out", out, *options),
         stderr=subprocess.PIPE,

@@ -51,7 +51,7 @@ def test_finished_sets_are_not_trained_again(folder: Path, undisturbed: Path) ->
     ],
 )
 def test_a_damaged_set_is_not_taken_for_a_finished_one(changes: dict[str, object], tmp_path: Path) -> None:
-    store, work = RunStore(tmp_path), make_plan(ModelConfig(patterns=(2,), members=1, recipe="contrastive"), 0, "x")[0]
+    store, work = RunStore(tmp_path), make_plan(ModelConfig(patterns=(2,), members=1, method="contrastive"), 0, "x")[0]
     shapes = ContrastiveHead.shapes(5, 2)
     head = ContrastiveHead.from_arrays({name: np.ones(shape) for name, shape in shapes.items()})
     store.save(work, [Member(0, TrainingOutcome.CONVERGED, 1, head, np.ones((4, 2, 5)))])

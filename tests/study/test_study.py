@@ -1,4 +1,4 @@
-"""The plan of a study: keys of member sets, values of recipes, weights of the grid."""
+"""The plan of a study: keys of member sets, values of methods, weights of the grid."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from rindices.study.study import make_plan
 
 
 def test_what_changes_the_fingerprint() -> None:
-    model = ModelConfig(recipe="paper", patterns=(3,), orthogonality=(0.2,))
+    model = ModelConfig(method="surreal-gan", patterns=(3,), orthogonality=(0.2,))
 
     def keys(changed: ModelConfig = model, seed: int = 0, data: str = "x") -> list[str]:
         return [work.key for work in make_plan(changed, seed, data)]
@@ -25,11 +25,11 @@ def test_what_changes_the_fingerprint() -> None:
     for other in (
         keys(seed=1),
         keys(data="y"),
-        keys(with_(recipe_changes={"near_zero": 7.0})),
-        keys(with_(recipe_changes={"max_steps": 300_000})),
+        keys(with_(method_settings={"near_zero": 7.0})),
+        keys(with_(method_settings={"max_steps": 300_000})),
         keys(with_(correlated=True)),
         keys(with_(orthogonality=(0.4,))),
-        keys(with_(recipe="contrastive")),
+        keys(with_(method="contrastive")),
     ):
         assert not set(keys()) & set(other)
     assert set(keys()) < set(keys(with_(members=20)))  # more members keep the first ones
@@ -51,13 +51,13 @@ def test_one_value_in_the_table_changes_the_fingerprint(folder: Path) -> None:
     ("changes", "weights"),
     [
         ({}, (None,)),
-        ({"recipe": "paper"}, (0.1, 0.2, 0.4, 0.6, 0.8)),
-        ({"recipe": "contrastive"}, (None,)),
-        ({"recipe": "contrastive", "orthogonality": (0.4,)}, (None,)),
-        ({"recipe": "paper", "orthogonality": (0.4, 0.8, 0.4)}, (0.4, 0.8)),
+        ({"method": "surreal-gan"}, (0.1, 0.2, 0.4, 0.6, 0.8)),
+        ({"method": "contrastive"}, (None,)),
+        ({"method": "contrastive", "orthogonality": (0.4,)}, (None,)),
+        ({"method": "surreal-gan", "orthogonality": (0.4, 0.8, 0.4)}, (0.4, 0.8)),
     ],
 )
-def test_lambda_is_the_recipes_where_it_is_left_open(
+def test_lambda_is_the_methods_where_it_is_left_open(
     changes: dict[str, Any], weights: tuple[float | None, ...]
 ) -> None:
     plan = make_plan(ModelConfig(patterns=(2,), members=1, **changes), 0, "x")
@@ -65,12 +65,15 @@ def test_lambda_is_the_recipes_where_it_is_left_open(
 
 
 def test_a_copula_is_learnt_where_it_is_asked_for() -> None:
-    assert [ModelConfig(recipe="paper", correlated=c).resolve_values()["correlated"] for c in (False, True)] == [0, 1]
+    assert [ModelConfig(method="surreal-gan", correlated=c).resolve_values()["correlated"] for c in (False, True)] == [
+        0,
+        1,
+    ]
 
 
-def test_misspelt_recipe_values_are_suggested() -> None:
-    model = ModelConfig(recipe="paper", recipe_changes={"max_step": 5})
+def test_misspelt_method_values_are_suggested() -> None:
+    model = ModelConfig(method="surreal-gan", method_settings={"max_step": 5})
     with pytest.raises(ri.RindicesError, match="did you mean 'max_steps'"):
         make_plan(model, 0, "x")
     with pytest.raises(StudyError, match="contrastive has no max_steps"):
-        make_plan(ModelConfig(recipe="contrastive", recipe_changes={"max_steps": 5}), 0, "x")
+        make_plan(ModelConfig(method="contrastive", method_settings={"max_steps": 5}), 0, "x")

@@ -16,14 +16,14 @@ def cohort() -> Cohort:
     return attach_visits(simulate_visits("tiny", 0, VisitPlan(visits=3)).simulated.cohort)[0]
 
 
-def make_people(cohort: Cohort, visits: str | None = None, recipe: str = "default") -> StudyPeople:
-    config = StudyConfig(data=DataConfig(volumes=("memory",), visits=visits), model=ModelConfig(recipe=recipe))
+def make_people(cohort: Cohort, visits: str | None = None, method: str = "trajectories") -> StudyPeople:
+    config = StudyConfig(data=DataConfig(volumes=("memory",), visits=visits), model=ModelConfig(method=method))
     return StudyPeople(Study(cohort, config), config.model)
 
 
-def test_visits_follow_the_recipe(cohort: Cohort) -> None:
+def test_visits_follow_the_method(cohort: Cohort) -> None:
     assert make_people(cohort).visits == "all"
-    assert make_people(cohort, recipe="contrastive").visits == "mean"
+    assert make_people(cohort, method="contrastive").visits == "mean"
     assert make_people(cohort, "all", "mean-difference").visits == "mean"  # with which a study may end
     assert make_people(cohort, "mean").visits == "mean"
     assert make_people(replace(cohort, visits=None)).visits == "first"
@@ -56,7 +56,7 @@ def test_the_key_of_the_data_depends_on_the_visits(cohort: Cohort) -> None:
 
 
 def test_the_model_that_a_study_ends_with_keeps_its_adjustment(cohort: Cohort) -> None:
-    """The recipe paper is linear, and so is the mean difference that its study ends with."""
-    people = make_people(replace(cohort, visits=None), recipe="paper")
-    other = StudyPeople(people.study, ModelConfig(recipe="mean-difference"))
+    """The method surreal-gan is linear, and so is the mean difference that its study ends with."""
+    people = make_people(replace(cohort, visits=None), method="surreal-gan")
+    other = StudyPeople(people.study, ModelConfig(method="mean-difference"))
     assert other.data_key == people.data_key == people.cohort.fingerprint()

@@ -180,7 +180,7 @@ def test_notebooks_show_a_cohort_a_model_and_results() -> None:
     assert f"{simulated.n_controls} controls" in cohort._repr_html_()
     assert "&lt;b&gt;0" in cohort._repr_html_()
     assert "<b>0" not in cohort._repr_html_()
-    model = ri.fit(simulated, 1, recipe="contrastive", members=2, workers=1)
+    model = ri.fit(simulated, 1, method="contrastive", members=2, workers=1)
     assert "<td>r1</td>" in model._repr_html_()
     assert "<td>r1</td>" not in replace(model, card=replace(model.card, pattern_evidence=()))._repr_html_()
     assert "<th>r1</th>" in model.assess(simulated)._repr_html_()

@@ -29,14 +29,16 @@ def check(
     ],
     data: options.DataOptions,
     patterns: Annotated[Words, describe_option("Numbers of patterns that fit is to try.", panel=TRAINING)] = None,
-    recipe: Annotated[str | None, describe_option("How fit is to train.", panel=TRAINING)] = None,
+    method: Annotated[str | None, describe_option("How fit is to train.", panel=TRAINING)] = None,
+    recipe: options.OldMethod = None,
     on_missing: Annotated[str | None, describe_option("model, drop, error, or report.", panel=TABLE)] = None,
     as_json: options.Json = False,
 ) -> None:
     """Read and validate a table of regional volumes, say what it is and what to fix, and whether fit would run."""
     from rindices.study.preflight import resolve_study
 
-    study, folder = options.load_study(tables, data, {"patterns": split_option(patterns), "recipe": recipe}, {})
+    model = {"patterns": split_option(patterns), "method": method, "recipe": recipe}
+    study, folder = options.load_study(tables, data, model, {})
     policy = on_missing or ("report" if study.data.on_missing == "model" else study.data.on_missing)
     result = _check_for_training(*resolve_study(study, folder, policy), folder)
     if as_json:

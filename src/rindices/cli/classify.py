@@ -56,7 +56,7 @@ def classify(
         people, cohort, repeats=repeats, seed=seed, workers=workers, fit_preprocessing=study.fit_preprocessing
     )
     is_own = path.name == "r_indices.tsv" and (path.parent / "study.toml").is_file()
-    held_out = path.name == HELD_OUT_FILE or (is_own and study.model.get_recipe().leaves_people_out)
+    held_out = path.name == HELD_OUT_FILE or (is_own and study.model.get_method().leaves_people_out)
     compared = _describe_comparison(cohort, study.adjust, held_out)
     settings = {"repeats": repeats, "seed": seed, "test_size": 0.2, "compared": compared, "held_out": held_out}
     write_table(results, out / "classification.tsv", settings)

@@ -66,7 +66,11 @@ def federate(
             "(--flare-job)",
             param_hint="--exchange",
         )
-    study, left_out, start = read_study(study_file, volumes="sites"), split_option(leave_out), time.monotonic()
+    study, left_out, start = (
+        read_study(study_file, volumes="sites", say=print_line),
+        split_option(leave_out),
+        time.monotonic(),
+    )
     federated = FederatedSettings(
         study.model,
         study.run.seed,

@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rindices.cli.console import print_facts, print_json, print_problems, print_result, split_option
-from rindices.cli.options import RUN, TRAINING, DataOptions, Json, describe_option, load_study, take_table_options
+from rindices.cli.options import (
+    RUN,
+    TRAINING,
+    DataOptions,
+    Json,
+    OldMethod,
+    describe_option,
+    load_study,
+    take_table_options,
+)
 from rindices.errors import format_count, join_names
-from rindices.study.recipes import RECIPES
+from rindices.study.methods import METHODS
 
 if TYPE_CHECKING:
     from rindices.errors import Problem
@@ -45,7 +54,10 @@ def fit(
     ] = None,
     seed: Annotated[int | None, describe_option("Same seed, same numbers.", "N", min=0)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would run, and for how long.")] = False,
-    recipe: Annotated[str | None, describe_option(f"One of {', '.join(RECIPES)}.", "NAME", TRAINING)] = None,
+    method: Annotated[
+        str | None, describe_option(f"{', '.join(METHODS)}; the first by default.", "NAME", TRAINING)
+    ] = None,
+    recipe: OldMethod = None,
     members: Annotated[int | None, describe_option("Ensemble members per setting.", "N", TRAINING, min=1)] = None,
     max_steps: Annotated[int | None, describe_option("Most training steps.", "N", TRAINING, min=1)] = None,
     orthogonality: Annotated[list[str] | None, describe_option("Weights lambda to try.", "WEIGHTS", TRAINING)] = None,
@@ -61,7 +73,7 @@ def fit(
     """Test whether patients differ, learn R-indices, write the model, everyone's R-indices and a report."""
     grid = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
     changes = None if max_steps is None else {"max_steps": max_steps}
-    model = {"members": members, "recipe": recipe, "recipe_changes": changes, **grid}
+    model = {"members": members, "method": method, "recipe": recipe, "method_settings": changes, **grid}
     run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler, "in_parts": in_parts or None}
     study, folder = load_study(source, data, model, run)
     if study.run.in_parts:

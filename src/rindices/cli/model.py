@@ -214,7 +214,7 @@ def _list_facts(model: "FittedModel") -> list[tuple[str, str]]:
             )
             for pattern in facts.patterns
         ),
-        ("recipe", _describe_recipe(card)),
+        ("method", _describe_method(card)),
         ("reference", describe_reference(card.reference)),
         ("privacy", _describe_privacy(card)),
         ("made by", f"rindices {card.rindices_version}"),
@@ -247,12 +247,12 @@ def _describe_privacy(card: "ModelCard") -> str:
     return f"for its owner: it tells who took part{cure}"
 
 
-def _describe_recipe(card: "ModelCard") -> str:
-    recipe = card.recipe
-    if recipe is not None and recipe.name == "published":
-        package, epoch = (recipe.settings.get(name, "unknown") for name in ("package", "epoch"))
+def _describe_method(card: "ModelCard") -> str:
+    method = card.method
+    if method is not None and method.name == "published":
+        package, epoch = (method.settings.get(name, "unknown") for name in ("package", "epoch"))
         return f"imported from {package}, epoch {f'{epoch:,}' if isinstance(epoch, int) else epoch}"
-    return f"{recipe and recipe.name}, seed {card.seed}"
+    return f"{method and method.name}, seed {card.seed}"
 
 
 def _describe_covariate(coding: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +25,8 @@ Json = Annotated[bool, typer.Option("--json", rich_help_panel=RUN, help="Print o
 Workers = Annotated[int, typer.Option(metavar="N", rich_help_panel=RUN, help="Processes; -1 for all cores.")]
 Indices = Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")]
+OldMethod = Annotated[str | None, typer.Option("--recipe", hidden=True)]
+"""The method by the name that the option had in rindices 0.1.0."""
 NewModel = Annotated[Path, typer.Option(help="The model to write, .safetensors.")]
 DataOptions = dict[str, Any]
 """Values of the section ``data`` of a study, from the options of `_TABLE_OPTIONS` that were given."""
@@ -113,14 +115,19 @@ def load_study(source: list[Path], *sections: Mapping[str, object]) -> "tuple[St
     from rindices.errors import StudyError
     from rindices.model.normal_reference import MUSE_REFERENCE
     from rindices.study.config import make_study, merge_options
-    from rindices.study.settings import SettingSource
+    from rindices.study.settings import SettingSource, rename_old_settings
     from rindices.tables.io.frames import locate
     from rindices.tables.readers import locate_people_files
 
     options = [{name: value for name, value in section.items() if value not in (None, ())} for section in sections]
     values: dict[str, dict[str, Any]] = dict(zip(("data", "model", "run"), options, strict=True))
-    changed = values["model"].get("recipe_changes", {})
+    changed = values["model"].get("method_settings", {})
     given = frozenset([*changed, *(name for section in options for name in section)])
+    command, say = SettingSource("", given), partial(typer.echo, err=True)
+    try:
+        values["model"] = rename_old_settings(values["model"], command, say)
+    except StudyError as error:
+        raise typer.BadParameter(str(error)) from error
     for name in ("participants", "reference"):
         if values["data"].get(name, MUSE_REFERENCE) != MUSE_REFERENCE:
             values["data"][name] = str(locate(Path.cwd(), values["data"][name]))
@@ -129,10 +136,10 @@ def load_study(source: list[Path], *sections: Mapping[str, object]) -> "tuple[St
     if source[0].suffix == ".toml":
         if len(source) > 1:
             raise StudyError("give one study file, or tables, not both.")
-        return make_study(merge_options(source[0], values), SettingSource(source[0].name, given)), source[0].parent
+        return make_study(merge_options(source[0], values, say), SettingSource(source[0].name, given)), source[0].parent
     values["data"]["volumes"] = [str(locate(Path.cwd(), path)) for path in source]
     try:
-        return make_study(values, SettingSource("", given)), Path()
+        return make_study(values, command), Path()
     except StudyError as error:
         raise typer.BadParameter(str(error)) from error
 

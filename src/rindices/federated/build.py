@@ -37,7 +37,7 @@ from rindices.learners.trajectory.members import make_trajectory_head
 from rindices.model.fitted import CITATION, FittedModel
 from rindices.model.intervals import MemberControls, calibrate_intervals
 from rindices.model.pattern_tables import average_interaction
-from rindices.model.records import QUANTILE_RANKS, ModelCard, ProvenanceRecord, RecipeRecord, SelectionRecord
+from rindices.model.records import QUANTILE_RANKS, MethodRecord, ModelCard, ProvenanceRecord, SelectionRecord
 from rindices.model.unusual import TrainingDistribution, compute_limit, count_groups, get_shares
 from rindices.preprocess.residualise import NumericCovariate
 from rindices.selection.agreement import IndexMoments, compute_standard_error
@@ -61,7 +61,7 @@ class ModelDraft(NamedTuple):
     choice: SelectionResult
     stability: PatternStability
     selection: SelectionRecord
-    recipe: RecipeRecord
+    method: MethodRecord
     numbers: Sequence[int]
 
     @property
@@ -106,7 +106,7 @@ class ModelDraft(NamedTuple):
             agreement_between=chosen.agreement_between,
             concordance_interval=chosen.concordance_interval,
             members_trained=chosen.members,
-            recipe=RecipeRecord(self.recipe.name, {**self.recipe.settings, **plan}),
+            method=MethodRecord(self.method.name, {**self.method.settings, **plan}),
             **vars(collect_provenance(sums, self.seed)),
             citation=CITATION,
             number_of_patterns=self.selection.number_of_patterns,

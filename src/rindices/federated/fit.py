@@ -1,6 +1,6 @@
 """Fit a study across sites that answer requests, and write its files.
 
-It is the default recipe, with every access to people replaced by a sum over them. Where the pooled recipe does
+It is the default method, with every access to people replaced by a sum over them. Where the pooled method does
 something that is not a sum, a sum takes its place; ``docs/federated.md`` lists these places.
 
 Shape letters: R regions, M patterns, S members.
@@ -38,7 +38,7 @@ from rindices.learners.trajectory.members import (
 )
 from rindices.model.findings import CountedPeople, GroupCounts, collect_findings
 from rindices.model.fitted import FittedModel
-from rindices.model.records import RecipeRecord
+from rindices.model.records import MethodRecord
 from rindices.selection.agreement import IndexMoments
 from rindices.selection.choose import Candidate, GridPoint, choose_grid_point
 from rindices.study.build import make_candidate_records
@@ -47,14 +47,14 @@ from rindices.study.config import ModelConfig, make_study
 from rindices.study.decide import Records, SettingsTraining, StudyEnd
 from rindices.study.exceptions import NoPatternError
 from rindices.study.group_tests import Finding, GroupTests
+from rindices.study.methods import MEAN_DIFFERENCE, MemberSet
 from rindices.study.outputs import clear_outputs, write_effects, write_findings, write_patterns, write_selection
-from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet
 from rindices.study.settings import SettingSource
 from rindices.study.study import find_largest_number, make_plan
 from rindices.tables.cohort import Cohort
 from rindices.threads import limit_blas_threads
 
-RECIPE = "default"
+METHOD = "trajectories"
 OnStage = Callable[[str], None]
 
 
@@ -62,7 +62,7 @@ OnStage = Callable[[str], None]
 class FederatedSettings:
     """What decides the numbers of a federated study, besides its people.
 
-    model: numbers of patterns, members and recipe (``default`` or ``mean-difference``); adjust: scale of the
+    model: numbers of patterns, members and method (``trajectories`` or ``mean-difference``); adjust: scale of the
     adjustment; harmonise: whether effects of sites are estimated from their controls (ComBat) and removed;
     with_distances: whether the model gets distances of the training people, for `unusual`; max_people: largest number
     of people of a group, about, that a member is drawn from; masked: whether sites mask their sums; left: first round
@@ -193,8 +193,8 @@ class FederatedFit:
         Raises StudyError: if the study cannot be run on these people.
         """
         settings, model = self.settings, self.settings.model
-        if model.recipe not in (RECIPE, MEAN_DIFFERENCE):
-            raise StudyError(f"the recipe {model.recipe} cannot run across sites: use {RECIPE}.")
+        if model.method not in (METHOD, MEAN_DIFFERENCE):
+            raise StudyError(f"the method {model.method} cannot run across sites: use {METHOD}.")
         if model.members < 2:
             raise StudyError("a federated study needs at least 2 members: raise members.")
         model.resolve_values()  # a shape that there is not is an error before the first round
@@ -240,7 +240,7 @@ class FederatedFit:
     def _fit_patterns(self) -> tuple[FittedModel | None, Records]:
         """Fit all numbers of patterns and build the simplest of the likely ones that is stable."""
         settings, model = self.settings, self.settings.model
-        largest = find_largest_number(self.sums.counts["patients"], len(self.sums.regions), RECIPE)
+        largest = find_largest_number(self.sums.counts["patients"], len(self.sums.regions), METHOD)
         numbers = model.patterns or self.tests.list_numbers_to_try(largest)
         plan = make_plan(model.model_copy(update={"patterns": numbers}), settings.seed, "")
         splits, source = self._list_splits(2 * max(numbers) + 2), ensemble.SiteSums(self.prepared, self.moments)
@@ -258,8 +258,8 @@ class FederatedFit:
         held_out, behind = usable[0].held_out, [usable[k].number for k in choice.agreeing]
         assert held_out is not None
         selection = self.end.record_choice(Finding.PATTERNS, choice, evaluated)
-        recipe = RecipeRecord(RECIPE, {"shape": held_out.shape})
-        draft = build.ModelDraft(self.prepared, self.sums, choice, stability, selection, recipe, behind)
+        method = MethodRecord(METHOD, {"shape": held_out.shape})
+        draft = build.ModelDraft(self.prepared, self.sums, choice, stability, selection, method, behind)
         models = [training.models[point, sets[k]] for k in choice.agreeing]
         return build.build_curve_model(draft, models, settings.with_distances), ()
 
@@ -277,8 +277,8 @@ class FederatedFit:
         stability = ensemble.correlate_with_consensus(indices, choice, number)
         evaluated = make_candidate_records({}, choice)
         selection = self.end.record_choice(Finding.MEAN_DIFFERENCE, choice, evaluated, failed)
-        recipe = RecipeRecord(MEAN_DIFFERENCE, {})
-        draft = build.ModelDraft(self.prepared, self.sums, choice, stability, selection, recipe, choice.agreeing)
+        method = MethodRecord(MEAN_DIFFERENCE, {})
+        draft = build.ModelDraft(self.prepared, self.sums, choice, stability, selection, method, choice.agreeing)
         return build.build_difference_model(draft, members, self.moments)
 
 

@@ -544,7 +544,7 @@ class Site:
 
         Each is the mean over the members of the model that have not seen the person, and empty without any.
         """
-        settings = model.card.recipe.settings if model.card.recipe is not None else {}
+        settings = model.card.method.settings if model.card.method is not None else {}
         if "numbers" not in settings:
             raise ExchangeError("the model is not that of a federated study: apply it with rindices apply.")
         harmoniser, plan = model.preprocessing.harmoniser, SubsetPlan.from_dict(settings["plan"])

@@ -22,7 +22,7 @@ from rindices.array_checks import find_interval_fault
 from rindices.errors import ModelError, Problem, ProblemCode, Severity, explain_write_errors, make_damage_error
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS, MemberHead, TrajectoryHead
 from rindices.model.intervals import CalibratedIntervals
-from rindices.model.records import ModelCard, Record, SelectionRecord
+from rindices.model.records import ModelCard, Record, SelectionRecord, rename_method
 from rindices.model.safetensors_io import MAX_DIMENSION, read_arrays, read_metadata, write_safetensors
 from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess.harmonise import HARMONISATION_MODES, Harmoniser
@@ -153,17 +153,17 @@ class SiteCoding(Record):
         return self
 
 
-class _RecipeValues(Record):
-    """Settings of a recipe that are shown or computed with."""
+class _MethodSettings(Record):
+    """Settings of a method that are shown or computed with."""
 
     package: str = ""
     epoch: int = 0
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
-class _Recipe(Record):
-    recipe: Name
-    settings: Annotated[_RecipeValues, Field(alias="values")]
+class _Method(Record):
+    name: Name
+    settings: _MethodSettings
 
 
 class ModelMetadata(Record):
@@ -194,7 +194,7 @@ class ModelMetadata(Record):
     harmonise: SiteCoding | None = None
     covariate_ranges: dict[Name, Range] = field(default_factory=dict)
     interval_over: str | None = None
-    recipe: Annotated[_Recipe | None, BeforeValidator(lambda value: value or None)] = None
+    method: Annotated[_Method | None, BeforeValidator(lambda value: value or None)] = None
 
     @model_validator(mode="after")
     def _check_fields_against_each_other(self) -> Self:
@@ -286,7 +286,7 @@ def write_model(model: ModelContent, path: Path) -> None:
 
 def read_model(path: Path, kind: type[AnyModel]) -> AnyModel:
     """Return the model in a file."""
-    content = read_metadata(path)
+    content = rename_method(read_metadata(path))
     schema = content.get("schema")
     if type(schema) is int and schema > SCHEMA_VERSION:
         what = f"schema {schema} is newer than what rindices {__version__} reads"

@@ -263,7 +263,7 @@ def collect_findings(
     return StudyFindings(
         n_patterns=model.n_patterns,
         decided_by=decided_by or ("" if is_mean_difference else "agreement"),
-        method="" if model.card.recipe is None else model.card.recipe.name,
+        method="" if model.card.method is None else model.card.method.name,
         shape=shape,
         agreement=chosen.agreement,
         agreement_between=chosen.agreement_between,

@@ -73,7 +73,7 @@ class FittedModel(ModelContent):
     training : TrainingDistribution or None
         None in an imported model, whose training people are unknown.
     card : ModelCard
-        Unit, source, recipe, seed, agreement, fingerprint, versions, citation. It can also be read like a dictionary:
+        Unit, source, method, seed, agreement, fingerprint, versions, citation. It can also be read like a dictionary:
         ``model.card["agreement"]``.
     selection : SelectionRecord or None
         How the setting was chosen; not stored in the file. It can also be read like a dictionary.
@@ -362,8 +362,8 @@ class FittedModel(ModelContent):
         DataFrame
             One row per pattern, severity (0, 0.1, ... 1) and region: ``pattern``, ``severity``, ``region``, ``label``,
             ``change`` in standard deviations of controls, and its 95 % interval over members, ``low`` and ``high``. A
-            model without curves (recipes other than ``default``, imported models) has its ``patterns`` interpolated
-            between 0, 0.25, 0.5, 0.75 and 1.
+            model without curves (methods other than ``trajectories``, imported models) has its ``patterns``
+            interpolated between 0, 0.25, 0.5, 0.75 and 1.
         """
         # needs scipy, which applying does not
         from rindices.model.pattern_tables import TRAJECTORY_LEVELS, make_change_table

@@ -146,7 +146,7 @@ def _stack_steps(model: ModelContent) -> FloatArray:
     heads = list_trajectory_heads(model)
     if not heads:
         what = "the patterns of this model are no curves, so their regions have no order"
-        raise ModelError(f"{what}: fit with recipe default.")
+        raise ModelError(f"{what}: fit with method trajectories.")
     return np.stack([head.steps[list(order)] for head, order in zip(heads, model.orders, strict=True)])
 
 

@@ -13,10 +13,10 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
-import pydantic
 from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from rindices.errors import Problem, ProblemCode
+from rindices.old_names import OLD_METHOD_NAMES
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import NumericCovariate, count_columns
 from rindices.tables.layout.freesurfer import infer_measure
@@ -145,7 +145,7 @@ class ArtefactRecord(Record):
 
 
 class SettingRecord(Record):
-    """A grid point: number of patterns M and weight lambda of orthogonality (None where the recipe has none)."""
+    """A grid point: number of patterns M and weight lambda of orthogonality (None where the method has none)."""
 
     n_patterns: int
     orthogonality: float | None
@@ -437,16 +437,26 @@ class SelectionRecord(Record):
         return [candidate.setting for candidate in self.grid if not candidate.stable]
 
 
-class RecipeRecord(Record):
-    """Name of a recipe and its settings."""
+class MethodRecord(Record):
+    """Name of a method and its settings."""
 
-    name: Annotated[str, pydantic.Field(alias="recipe")]
-    settings: Annotated[Mapping[str, Any], pydantic.Field(alias="values")]
+    name: str
+    settings: Mapping[str, Any]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON, by the keys of the file."""
-        values = super().to_dict()
-        return {"recipe": values.pop("name"), "values": values.pop("settings"), **values}
+
+def rename_method(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata of a model file with the method as it is written today.
+
+    Files of rindices 0.1.0 hold it as ``recipe``, with its name as ``recipe`` and its settings as ``values``.
+    """
+    renamed = dict(values)
+    method = renamed.pop("recipe", None)
+    if isinstance(method, Mapping):
+        keys = {"recipe": "name", "values": "settings"}
+        method = {keys.get(key, key): value for key, value in method.items()}
+        if isinstance(name := method.get("name"), str):
+            method["name"] = OLD_METHOD_NAMES.get(name, name)
+    return renamed if method is None else {"method": method, **renamed}
 
 
 class ReferenceRecord(Record):
@@ -489,7 +499,7 @@ class ModelCard(Record):
     concordance_interval: OptionalInterval | None = field(default=None, metadata=OMIT_EMPTY)
     member_steps: tuple[int, ...] = field(default=(), metadata=OMIT_EMPTY)
     members_trained: MemberCountRecord | None = field(default=None, metadata=OMIT_EMPTY)
-    recipe: Annotated[RecipeRecord | None, _EMPTY_IS_NONE] = field(default=None, metadata=OMIT_EMPTY)
+    method: Annotated[MethodRecord | None, _EMPTY_IS_NONE] = field(default=None, metadata=OMIT_EMPTY)
     seed: int | None = field(default=None, metadata=OMIT_EMPTY)
     fingerprint: str = field(default="", metadata=OMIT_EMPTY)
     rindices_version: str = field(default="", metadata=OMIT_EMPTY)
@@ -508,8 +518,8 @@ class ModelCard(Record):
 
     @property
     def can_be_published(self) -> bool:
-        """Whether ``rindices model publish`` takes the model: patterns of recipe default."""
-        return self.finding == "patterns" and self.recipe is not None and self.recipe.name == "default"
+        """Whether ``rindices model publish`` takes the model: patterns of method trajectories."""
+        return self.finding == "patterns" and self.method is not None and self.method.name == "trajectories"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; some keys are written even while they are empty."""

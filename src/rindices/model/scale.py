@@ -36,7 +36,7 @@ def describe_scale(model: ModelContent) -> str:
         return f"{meaning}; controls are above 0, because no estimate is certain{usual}."
     if isinstance(head, SurrealHead):
         meaning = f"the severity that a network estimates, trained on {ends}"
-        if card.recipe is not None and card.recipe.name == IMPORTED:
+        if card.method is not None and card.method.name == IMPORTED:
             return f"{one} of this imported model is {meaning}; {_warn_of_imported(card)}."
         return f"{one} is {meaning}; its output is not bounded: {both}, and controls need not be near 0{usual}."
     ends = f"1 about the 98th percentile of patients, and {both}"

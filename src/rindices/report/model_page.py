@@ -42,7 +42,7 @@ def export_page(model: FittedModel, path: Path) -> None:
     Raises ModelError: if a browser cannot compute this model, or the file cannot be written.
     """
     if not all(isinstance(head, ShiftHead) for head in model.heads):
-        own = "Fit again with recipe default" if model.card.trained_on else "Use apply"
+        own = "Fit again with method trajectories" if model.card.trained_on else "Use apply"
         graph = "rindices model export MODEL --onnx FILE.onnx"
         raise ModelError(f"the networks of this model cannot be put into a page. {own}, or write a graph: {graph}")
     match = match_atlas(model.regions, model.card.unit)

@@ -25,7 +25,7 @@ from rindices.report.figures import AtlasMatch, effect_to_hex, effects_to_rgb, p
 from rindices.report.formatting import format_summary, make_environment
 from rindices.report.study_results import N_LISTED_REGIONS, StudyResults
 from rindices.study.checks import MIN_CARRIER_SHARE, collect_study_warnings, list_weak_patterns
-from rindices.study.recipes import RECIPES, get_study_recipe
+from rindices.study.methods import DEFAULT_METHOD, METHODS, get_study_method
 from rindices.tables.layout import freesurfer
 from rindices.tables.validation.groups import PATIENT
 from rindices.wording import FEATURE_UNIT, get_wording
@@ -67,7 +67,7 @@ class StudyFacts:
     def of_model(cls, model: FittedModel, findings: StudyFindings | None = None) -> "StudyFacts":
         """Return the facts in a model file, and those that only the findings of its study have."""
         card, counts = model.card, model.card.trained_on
-        method = None if card.recipe is None else RECIPES.get(card.recipe.name)
+        method = None if card.method is None else METHODS.get(card.method.name)
         participants = None
         if "controls" in counts and "patients" in counts:
             participants = GroupCounts(controls=counts["controls"], patients=counts["patients"])
@@ -192,12 +192,12 @@ def list_measures(results: StudyResults) -> list[str]:
 def summarise_methods(results: StudyResults) -> Context:
     """Return what the methods paragraph says beyond the other sections."""
     card, grid = results.model.card, results.selection.grid
-    name, values = ("default", {}) if card.recipe is None else (card.recipe.name, card.recipe.settings)
-    recipe = get_study_recipe(name)
+    name, values = (DEFAULT_METHOD, {}) if card.method is None else (card.method.name, card.method.settings)
+    method = get_study_method(name)
     return Context(
-        recipe=name,
-        recipe_description=get_wording(card.unit)(recipe.description),
-        share=recipe.get_subsample_share(values),  # of the people that each member is trained on
+        method=name,
+        method_description=get_wording(card.unit)(method.description),
+        share=method.get_subsample_share(values),  # of the people that each member is trained on
         n_patterns_tried=sorted({record.setting.n_patterns for record in grid}),
         members_tried=sorted({record.members.trained for record in grid}),
         weights_tried=sorted({record.setting.orthogonality or 0 for record in grid}),

@@ -20,7 +20,7 @@ from rindices.errors import ModelError, did_you_mean, make_damage_error
 from rindices.learners.gan.recipe import require_torch
 from rindices.learners.inference import SEVERITY_LEVELS, SurrealHead, leaky_relu
 from rindices.model.fitted import CITATION, FittedModel
-from rindices.model.records import ModelCard, RecipeRecord
+from rindices.model.records import MethodRecord, ModelCard
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import CategoricalCovariate, CovariateCoding, NumericCovariate, Residualiser
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD, Standardiser
@@ -132,7 +132,7 @@ def _build_model(
     correlation = None if checkpoint.correlation is None else checkpoint.correlation[np.ix_(order, order)].tolist()
     card = replace(
         card,
-        recipe=RecipeRecord("published", {"package": "SurrealGAN 0.1.1", "epoch": checkpoint.epoch}),
+        method=MethodRecord("published", {"package": "SurrealGAN 0.1.1", "epoch": checkpoint.epoch}),
         severity_correlation=correlation,
         rindices_version=__version__,
     )

@@ -61,7 +61,7 @@ def publish_model(
     Parameters
     ----------
     model : FittedModel
-        As ``fit`` made it, of recipe ``default``.
+        As ``fit`` made it, of method ``trajectories``.
     cohort : Cohort
         The people of the study, as they were trained on.
     seen : (S, N)
@@ -76,7 +76,7 @@ def publish_model(
     Raises
     ------
     ModelError
-        If the patterns of the model are not curves, as those of recipe ``default`` are.
+        If the patterns of the model are not curves, as those of method ``trajectories`` are.
     """
     correlation = None if reference is None else make_reference_correlation(reference, model.regions)
     published, likelihoods, distances = coarsen_model(model, correlation), np.empty(seen.shape), np.empty(len(cohort))
@@ -103,12 +103,15 @@ def explain_unpublishable(model: FittedModel) -> str:
         return "this model was imported: pass on the file that it was imported from."
     if card.finding == "mean_difference":
         return (
-            "the study has one index along the mean difference, and only patterns of recipe default can be published: "
-            "keep the model to yourself. What can be passed on is patterns.tsv and effects.tsv, which describe groups."
+            "the study has one index along the mean difference, and only patterns of method trajectories can be "
+            "published: keep the model to yourself. What can be passed on is patterns.tsv and effects.tsv, which "
+            "describe groups."
         )
     if not list_trajectory_heads(model):
-        name = "another recipe" if card.recipe is None else f"recipe {card.recipe.name}"
-        return f"models of {name} cannot be published: fit again with recipe default, or keep the file to yourself."
+        name = "another method" if card.method is None else f"method {card.method.name}"
+        return (
+            f"models of {name} cannot be published: fit again with method trajectories, or keep the file to yourself."
+        )
     return ""
 
 

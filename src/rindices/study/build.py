@@ -165,7 +165,7 @@ def build_model(trained: TrainedSettings, selection: records.SelectionRecord) ->
     before = average_weighted(inferred, unseen.T.astype(float))
     heads, unit = rescale_consensus(fitted.heads, orders, before[cohort.is_patient])
     indices, aligned = before / unit, aligned * unit[:, None]
-    share = people.recipe.get_subsample_share(people.model.resolve_values())
+    share = people.method.get_subsample_share(people.model.resolve_values())
     errors = compute_standard_error(aligned, share) if len(aligned) > 1 else None
     patients = indices[cohort.is_patient & ~np.isnan(indices).any(axis=1)]
     card = replace(
@@ -183,7 +183,7 @@ def build_model(trained: TrainedSettings, selection: records.SelectionRecord) ->
     intervals = calibrate_intervals(members, patterns, patients, share, seed, average_interaction(fitted))
     fitted = _tabulate_people(replace(fitted, intervals=intervals), people, None if people.seen is None else unseen)
     evidence = make_pattern_records(
-        assess_pattern_stability(completed, np.nan_to_num(indices), patterns[-1], people.recipe.learn_weights, seed),
+        assess_pattern_stability(completed, np.nan_to_num(indices), patterns[-1], people.method.learn_weights, seed),
         _measure_separation(fitted, seed),
         [None] * len(unit) if people.seen is None else compute_seed_changes(inferred / unit, unseen),
         in_sample=people.seen is None,
@@ -286,7 +286,7 @@ def _make_card(people: StudyPeople, selection: records.SelectionRecord, everyone
         agreement_between=chosen.agreement_between,
         concordance_interval=chosen.concordance_interval,
         members_trained=chosen.members,
-        recipe=records.RecipeRecord(people.model.recipe, people.model.resolve_values()),
+        method=records.MethodRecord(people.model.method, people.model.resolve_values()),
         **vars(collect_provenance(people.study)),
         citation=CITATION,
         number_of_patterns=selection.number_of_patterns,

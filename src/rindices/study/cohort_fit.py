@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from rindices.errors import StudyError
-from rindices.learners.ensemble import Member
+from rindices.learners.ensemble import Member, TrainingOutcome
 from rindices.model.fitted import FittedModel
 from rindices.selection.agreement import IndexMoments, IndexRows
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE, GridPoint
@@ -18,7 +18,7 @@ from rindices.study.config import ModelConfig
 from rindices.study.decide import Records, SettingsTraining, StudyEnd
 from rindices.study.engines import NO_OBSERVER, Engine, LocalEngine, StudyObserver, run_plan
 from rindices.study.group_tests import Finding
-from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet, list_shortened_sets
+from rindices.study.methods import MEAN_DIFFERENCE, MemberSet, list_shortened_sets
 from rindices.study.store import RunStore
 from rindices.study.study import Study, StudyPeople, check_groups, check_settings, find_largest_number
 from rindices.threads import limit_blas_threads
@@ -42,24 +42,44 @@ def fit_study(
     end = StudyEnd(model, study.tests, cohort.unit, collect_provenance(study), preprocessing)
 
     def fit_patterns() -> tuple[FittedModel | None, Records]:
-        largest = find_largest_number(cohort.n_patients, cohort.n_regions, model.recipe)
+        largest = find_largest_number(cohort.n_patients, cohort.n_regions, model.method)
         numbers = model.patterns or study.tests.list_numbers_to_try(largest)
         people = StudyPeople(study, model.model_copy(update={"patterns": numbers}))
         training = CohortTraining(people, store, engine or make_engine(study.config.run), observer)
         trained = TrainedSettings(people, training.gathered, training.choose())
         evaluated = make_candidate_records(trained.gathered, trained.choice)
         if trained.choice.best is None:
+            _refuse_replacement(training, evaluated, study.tests.finding)
             return None, evaluated
         return build_model(trained, end.record_choice(Finding.PATTERNS, trained.choice, evaluated)), ()
 
     def fit_difference(failed: Records) -> FittedModel:
-        people = StudyPeople(study, ModelConfig(patterns=(1,), members=model.members, recipe=MEAN_DIFFERENCE))
+        people = StudyPeople(study, ModelConfig(patterns=(1,), members=model.members, method=MEAN_DIFFERENCE))
         training = CohortTraining(people, store, LocalEngine(1), min_concordance=0.0)
         trained = TrainedSettings(people, training.gathered, training.choose())
         evaluated = make_candidate_records(trained.gathered, trained.choice)
         return build_model(trained, end.record_choice(Finding.MEAN_DIFFERENCE, trained.choice, evaluated, failed))
 
     return conclude_study(study, end.conclude(fit_patterns, fit_difference))
+
+
+def _refuse_replacement(training: "CohortTraining", evaluated: Records, finding: Finding) -> None:
+    """Raise an error if no member can be used and the mean difference may not take the place of the method.
+
+    Members that converged and do not agree are no error where the tests detected no difference: the study ends with
+    that finding.
+    """
+    method = training.people.method
+    if method.can_be_replaced:
+        return
+    whole = {work.point for work in training.trained if work in training.plan} or set(training.gathered)
+    members = [member for point in sorted(whole) for member in training.gathered[point]]
+    has_converged = any(member.outcome is TrainingOutcome.CONVERGED for member in members)
+    if has_converged and finding is Finding.NO_DIFFERENCE:
+        return
+    numbers = [(point.n_patterns, point.orthogonality) for point in whole]
+    reasons = [each.why for each in evaluated if (each.setting.n_patterns, each.setting.orthogonality) in numbers]
+    raise StudyError(method.explain_failure(members, reasons, training.people.model.resolve_values()))
 
 
 class CohortTraining(SettingsTraining):
@@ -74,7 +94,7 @@ class CohortTraining(SettingsTraining):
         min_concordance: float = MIN_STABLE_CONCORDANCE,
     ) -> None:
         super().__init__(people.plan, observer, min_concordance)
-        self._people, self._store, self._engine = people, store, engine
+        self.people, self._store, self._engine = people, store, engine
 
     def train_sets(self, works: Sequence[MemberSet]) -> list[list[Member]]:
         """Train what the store lacks, and return all."""
@@ -85,7 +105,7 @@ class CohortTraining(SettingsTraining):
         observer = replace(
             self.observer, on_progress=lambda done, total, work: on_progress(done, max(total, n_expected), work)
         )
-        run_plan(self.trained, self._people.prepare_set, self._store, self._engine, observer)
+        run_plan(self.trained, self.people.prepare_set, self._store, self._engine, observer)
         trained = []
         for work in works:
             members = self._store.load(work)
@@ -95,8 +115,8 @@ class CohortTraining(SettingsTraining):
         return trained
 
     def infer_indices(self, point: GridPoint, members: Sequence[Member]) -> IndexRows | IndexMoments:
-        """Infer them; agreement is counted in pairs of people for recipes without a likelihood."""
-        inferred = [member.head.infer(self._people.prepare_patients(member.number)) for member in members]
+        """Infer them; agreement is counted in pairs of people for methods without a likelihood."""
+        inferred = [member.head.infer(self.people.prepare_patients(member.number)) for member in members]
         return IndexRows(np.stack(inferred)) if members[0].held_out is None else IndexMoments.compute(inferred)
 
 
@@ -117,11 +137,11 @@ def estimate_run_time(study: Study, runs: Path) -> RunEstimate:
     model = study.config.model
     people = StudyPeople(study, model.model_copy(update={"patterns": model.patterns or TYPICAL_PATTERNS}))
     plan, store = people.plan, RunStore(runs) if runs.is_dir() else None
-    if people.recipe.compares_halves:  # later sets are trained for the chosen number; any will do here
+    if people.method.compares_halves:  # later sets are trained for the chosen number; any will do here
         *others, chosen = (work for work in plan if work.numbers[0] == 0)
         first = None if store is None else store.load(chosen)
         later = [work for work in plan if work.point == chosen.point and work.numbers[0]]
-        plan = [*others, chosen, *(work if first is None else people.recipe.follow(work, first) for work in later)]
+        plan = [*others, chosen, *(work if first is None else people.method.follow(work, first) for work in later)]
     if shortened := list_shortened_sets(plan):
         plan = [*shortened, *(work for work in plan if work.point == plan[0].point)]
     missing = [work for work in plan if store is None or store.load(work) is None]
@@ -129,7 +149,7 @@ def estimate_run_time(study: Study, runs: Path) -> RunEstimate:
     if missing:
         prepared = people.prepare(visits=people.visits)
         by_kind = {(work.point.n_patterns, work in shortened): work for work in reversed(missing)}
-        per_member = {kind: people.recipe.estimate_seconds(prepared, work) for kind, work in by_kind.items()}
+        per_member = {kind: people.method.estimate_seconds(prepared, work) for kind, work in by_kind.items()}
         seconds = sum(per_member[work.point.n_patterns, work in shortened] * len(work.numbers) for work in missing)
     return RunEstimate(
         settings=len({work.point for work in plan}),

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,8 +15,8 @@ from rindices.errors import Problem, RindicesError, StudyError, describe_os_erro
 from rindices.learners.prepared_people import round_members
 from rindices.model.normal_reference import MUSE_REFERENCE
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.study.recipes import RECIPES, RecipeValues, StudyRecipe, get_study_recipe
-from rindices.study.settings import SettingSource, describe_fault, list_unused_settings
+from rindices.study.methods import DEFAULT_METHOD, METHODS, MethodValues, StudyMethod, get_study_method
+from rindices.study.settings import SettingSource, describe_fault, list_unused_settings, rename_old_settings
 from rindices.tables.cohort import Cohort
 from rindices.tables.io.frames import locate
 from rindices.tables.readers import locate_people_files, make_request
@@ -80,13 +81,13 @@ class DataConfig(_ConfigSection):
 
 
 class ModelConfig(_ConfigSection):
-    """Grid, recipe and number of ensemble members; see `rindices.fit`. Without ``patterns``, the tests decide."""
+    """Grid, method and number of ensemble members; see `rindices.fit`. Without ``patterns``, the tests decide."""
 
     patterns: tuple[int, ...] | None = None
     orthogonality: tuple[float, ...] | None = None
     members: int = Field(default=10, ge=1, le=1000)
-    recipe: str = "default"
-    recipe_changes: dict[str, float | int | bool | str] = Field(default_factory=dict)
+    method: str = DEFAULT_METHOD
+    method_settings: dict[str, float | int | bool | str] = Field(default_factory=dict)
     correlated: bool = False
 
     @field_validator("patterns", "orthogonality", mode="before")
@@ -94,11 +95,11 @@ class ModelConfig(_ConfigSection):
     def _make_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, int | float) else value
 
-    @field_validator("recipe", mode="before")
+    @field_validator("method", mode="before")
     @classmethod
-    def _check_recipe(cls, value: Any) -> Any:
-        if value not in RECIPES:
-            raise ValueError(f"there is no recipe {value!r}: {did_you_mean(str(value), list(RECIPES))}")
+    def _check_method(cls, value: Any) -> Any:
+        if not isinstance(value, str) or value not in METHODS:
+            raise ValueError(f"there is no method {value!r}: {did_you_mean(str(value), list(METHODS))}")
         return value
 
     @field_validator("patterns", "orthogonality")
@@ -109,25 +110,25 @@ class ModelConfig(_ConfigSection):
             raise ValueError(f"{min(value):g} is below {least}" if value else "there is no number")
         return value
 
-    def get_recipe(self) -> StudyRecipe:
-        """Return the recipe."""
-        return get_study_recipe(self.recipe)
+    def get_method(self) -> StudyMethod:
+        """Return the method."""
+        return get_study_method(self.method)
 
-    def resolve_values(self) -> RecipeValues:
-        """Return all values of the recipe."""
-        return self.get_recipe().resolve_values(self.recipe_changes, self.correlated)
+    def resolve_values(self) -> MethodValues:
+        """Return all values of the method."""
+        return self.get_method().resolve_values(self.method_settings, self.correlated)
 
     def list_weights(self) -> tuple[float | None, ...]:
-        """Return the weights lambda of the grid: those of the study, else those of the recipe."""
-        weights = self.get_recipe().orthogonality_weights
+        """Return the weights lambda of the grid: those of the study, else those of the method."""
+        weights = self.get_method().orthogonality_weights
         if not weights:
             return (None,)
         return weights if self.orthogonality is None else tuple(dict.fromkeys(self.orthogonality))
 
     @property
     def n_members(self) -> int:
-        """Number of members, rounded up to whole sets of folds for recipes whose members leave people out."""
-        return round_members(self.members) if self.get_recipe().leaves_people_out else self.members
+        """Number of members, rounded up to whole sets of folds for methods whose members leave people out."""
+        return round_members(self.members) if self.get_method().leaves_people_out else self.members
 
     @property
     def forced(self) -> int | None:
@@ -203,16 +204,23 @@ class StudyConfig(_ConfigSection):
 
     @property
     def adjust(self) -> str | None:
-        """Scale of the adjustment that the study or its recipe names."""
-        return self.data.adjust or self.model.get_recipe().adjust
+        """Scale of the adjustment that the study or its method names."""
+        return self.data.adjust or self.model.get_method().adjust
 
     def fit_preprocessing(self, cohort: Cohort, seen: BoolArray | None = None) -> Preprocessing:
         """Learn the adjustment of a cohort with the settings of this study, from everyone or from the people seen."""
         return Preprocessing.fit(cohort, self.data.harmonise, self.adjust, self.data.icv_for, seen)
 
 
-def read_study(path: Path, volumes: str | None = None) -> StudyConfig:
-    """Read a study file; all its problems are reported at once. ``volumes`` is its table if it may name none."""
+def _say_nothing(text: str) -> None:
+    """Say nothing about settings that a study calls by their old names."""
+
+
+def read_study(path: Path, volumes: str | None = None, say: Callable[[str], object] = _say_nothing) -> StudyConfig:
+    """Read a study file; all its problems are reported at once.
+
+    volumes: its table if it may name none; say: called with the new names of settings that it calls by their old ones.
+    """
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -221,12 +229,14 @@ def read_study(path: Path, volumes: str | None = None) -> StudyConfig:
         raise StudyError(f"{path.name} is not a study file: {error}.") from error
     if volumes is not None:
         values["data"] = {"volumes": volumes} | values.get("data", {})
-    return make_study(values, path.name)
+    return make_study(values, path.name, say)
 
 
-def merge_options(path: Path, options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def merge_options(
+    path: Path, options: dict[str, dict[str, Any]], say: Callable[[str], object] = _say_nothing
+) -> dict[str, dict[str, Any]]:
     """Return the values of a study file with absolute paths, overridden by the options of a command."""
-    stored = read_study(path).model_dump(exclude_defaults=True)
+    stored = read_study(path, say=say).model_dump(exclude_defaults=True)
     folder = path.absolute().parent
     stored["data"]["volumes"] = [str(folder / table) for table in stored["data"]["volumes"]]
     for key in ("participants", "reference"):
@@ -235,16 +245,21 @@ def merge_options(path: Path, options: dict[str, dict[str, Any]]) -> dict[str, d
     if people := stored["data"].get("exclude_people"):
         stored["data"]["exclude_people"] = locate_people_files(folder, people)
     merged = {name: stored.get(name, {}) | options[name] for name in options}
-    changes = stored.get("model", {}).get("recipe_changes", {}) | options["model"].get("recipe_changes", {})
-    return merged if not changes else merged | {"model": merged["model"] | {"recipe_changes": changes}}
+    changes = stored.get("model", {}).get("method_settings", {}) | options["model"].get("method_settings", {})
+    return merged if not changes else merged | {"model": merged["model"] | {"method_settings": changes}}
 
 
-def make_study(values: dict[str, Any], source: SettingSource | str = "study") -> StudyConfig:
+def make_study(
+    values: dict[str, Any], source: SettingSource | str = "study", say: Callable[[str], object] = _say_nothing
+) -> StudyConfig:
     """Return the study of plain values; settings that would have no effect are refused (`list_unused_settings`).
 
-    source: where the values come from, for messages.
+    source: where the values come from, for messages; say: called with the new names of settings that it calls by their
+    old ones.
     """
     source = SettingSource(source) if isinstance(source, str) else source
+    if isinstance(values.get("model"), dict):
+        values = values | {"model": rename_old_settings(values["model"], source, say)}
     try:
         study = StudyConfig(**values)
     except ValidationError as error:
@@ -254,7 +269,7 @@ def make_study(values: dict[str, Any], source: SettingSource | str = "study") ->
     if unused := list_unused_settings(study, source):
         raise StudyError(unused)
     try:
-        study.model.get_recipe().check_changes(study.model.recipe_changes, study.model.correlated)
+        study.model.get_method().check_settings(study.model.method_settings, study.model.correlated)
     except RindicesError as error:
         raise StudyError(replace(problem, where=source.where) for problem in error.problems) from error
     return study

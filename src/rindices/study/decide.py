@@ -33,7 +33,7 @@ from rindices.study.config import ModelConfig
 from rindices.study.engines import NO_OBSERVER, StudyObserver
 from rindices.study.exceptions import NoPatternError
 from rindices.study.group_tests import Finding, GroupTests, make_number_record
-from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet, get_study_recipe, list_shortened_sets
+from rindices.study.methods import MEAN_DIFFERENCE, MemberSet, get_study_method, list_shortened_sets
 from rindices.wording import get_wording
 
 Records = tuple[CandidateRecord, ...]
@@ -61,7 +61,7 @@ class StudyEnd(NamedTuple):
         """
         failed: Records = ()
         finding, is_forced = self.tests.finding, self.model.forced is not None
-        has_patterns = self.model.recipe != MEAN_DIFFERENCE and (is_forced or finding is Finding.PATTERNS)
+        has_patterns = self.model.method != MEAN_DIFFERENCE and (is_forced or finding is Finding.PATTERNS)
         if has_patterns:
             fitted, failed = fit_patterns()
             if fitted is not None:
@@ -135,7 +135,7 @@ class SettingsTraining(ABC):
     @property
     def compares_halves(self) -> bool:
         """Whether fits on disjoint halves of the people are compared."""
-        return get_study_recipe(self.plan[0].recipe).compares_halves
+        return get_study_method(self.plan[0].method).compares_halves
 
     def choose(self) -> SelectionResult:
         """Train all settings and choose among them."""
@@ -179,8 +179,8 @@ class SettingsTraining(ABC):
     def list_sets(self, point: GridPoint) -> list[MemberSet]:
         """Return the member sets of a grid point; later ones follow the first."""
         first, *later = (work for work in self.plan if work.point == point)
-        recipe = get_study_recipe(first.recipe)
-        return [first, *(recipe.follow(work, self.gathered[point]) for work in later)]
+        method = get_study_method(first.method)
+        return [first, *(method.follow(work, self.gathered[point]) for work in later)]
 
     def make_candidate(self, point: GridPoint, is_measured: bool = True) -> Candidate:
         """Return the usable members of a grid point, with what its choice needs; without R-indices at first."""

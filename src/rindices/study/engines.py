@@ -26,7 +26,7 @@ from rindices.errors import Problem, RindicesError, StudyError, explain_write_er
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.selection.choose import GridPoint
 from rindices.study.exceptions import StudyStoppedError
-from rindices.study.recipes import MemberSet, get_study_recipe
+from rindices.study.methods import MemberSet, get_study_method
 from rindices.study.store import MAKE_ROOM, RunStore, load_people
 from rindices.threads import limit_blas_threads
 
@@ -100,14 +100,14 @@ def run_training_job(job: TrainingJob) -> None:
     people = load_people(job.people)
     with explain_write_errors(f"to {store.folder}", StudyError, MAKE_ROOM), limit_blas_threads():
         store.log_event("begun", job.work)
-        recipe, work = get_study_recipe(job.work.recipe), job.work
+        method, work = get_study_method(job.work.method), job.work
         if work.halves:
             trained = store.load(replace(work, halves=False))
             if trained is None:
                 raise StudyError(f"{store.folder} has lost members that it had: run the same command again.")
-            members = recipe.compare_halves(people, trained, work.seed)
+            members = method.compare_halves(people, trained, work.seed)
         else:
-            members = recipe.train_members(people, work, store.checkpoint_path(work))
+            members = method.train_members(people, work, store.checkpoint_path(work))
         store.save(work, members)
         store.log_event("finished", job.work)
 

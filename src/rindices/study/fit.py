@@ -26,6 +26,7 @@ from rindices.errors import (
 from rindices.lock import lock_folder
 from rindices.model.fitted import FittedModel
 from rindices.model.normal_reference import MUSE_REFERENCE, NormalReference, load_reference_file
+from rindices.old_names import OLD_SETTINGS
 from rindices.preprocess.measures import DEFAULT_ICV_FOR
 from rindices.study.checks import check_consensus_scale, check_sample_size, list_doubts, report_artefacts
 from rindices.study.cohort_fit import fit_study
@@ -33,10 +34,10 @@ from rindices.study.conclude import conclude_without_model
 from rindices.study.config import make_study
 from rindices.study.engines import NO_OBSERVER, Engine, StudyObserver
 from rindices.study.exceptions import NoPatternError, StudyWarning
+from rindices.study.methods import DEFAULT_METHOD, MethodSettings
 from rindices.study.outputs import ResultsFolder, compute_study_digest, write_null_result, write_study, write_study_file
 from rindices.study.preflight import keep_training_scans, list_settings_without_effect, review_study
 from rindices.study.progress import FitProgress
-from rindices.study.recipes import RecipeChanges
 from rindices.study.settings import SettingSource
 from rindices.study.store import RunStore
 from rindices.study.study import Study, check_groups
@@ -50,11 +51,11 @@ def fit(
     cohort: Cohort | AnyTable,
     patterns: int | Sequence[int] | None = None,
     *,
-    recipe: str = "default",
+    method: str = DEFAULT_METHOD,
     members: int = 10,
     orthogonality: float | Sequence[float] | None = None,
     correlated: bool = False,
-    recipe_changes: RecipeChanges | None = None,
+    method_settings: MethodSettings | None = None,
     harmonise: str | None = None,
     adjust: str | None = None,
     icv_for: str = DEFAULT_ICV_FOR,
@@ -72,10 +73,10 @@ def fit(
     """Learn R-indices from a cohort.
 
     Permutation tests say whether patients differ from controls, and whether they differ from each other. If they do
-    both, patterns are learnt. Their number and shape are chosen by the likelihood of held-out patients (recipe
-    ``default``), or by how well ensemble members agree (other recipes). If patients differ from controls alone, or no
-    setting is stable, the model has one R-index along the mean difference. ``model.selection.finding`` says which it
-    is.
+    both, patterns are learnt. Their number and shape are chosen by the likelihood of held-out patients (method
+    ``trajectories``), or by how well ensemble members agree (other methods). If patients differ from controls alone, or
+    no setting is stable, the model has one R-index along the mean difference. ``model.selection.finding`` says which it
+    is. Where the members of ``surreal-gan`` fail, the study ends with an error and has no model.
 
     Parameters
     ----------
@@ -84,31 +85,31 @@ def fit(
     patterns : int or sequence of int, optional
         Numbers of patterns M to try. Left out, the numbers next to the one that the permutation test finds. A single
         number is trained whatever the tests say.
-    recipe : str
-        How members are trained: ``default`` fits patterns as curves along their severity, by maximum
-        likelihood; ``contrastive`` fits straight patterns, which is faster; ``mean-difference`` has one index;
-        ``paper`` trains Surreal-GAN as published.
+    method : str
+        How members are trained: ``trajectories`` fits patterns as curves along their severity, by maximum
+        likelihood; ``surreal-gan`` trains the networks of Surreal-GAN; ``contrastive`` fits straight patterns, which is
+        faster; ``mean-difference`` has one index.
     members : int
         Number of ensemble members per setting.
     orthogonality : float or sequence of float
-        Weights lambda to try. Left out, the recipe decides.
+        Weights lambda to try. Left out, the method decides.
     correlated : bool
-        Learn a copula between the severities while training, with the recipe ``paper``. The recipe ``default``
-        estimates how severities are correlated in any case.
-    recipe_changes : dict, optional
-        Values of the recipe to change, by name.
+        Learn a copula between the severities while training, with the method ``surreal-gan``. The method
+        ``trajectories`` estimates how severities are correlated in any case.
+    method_settings : dict, optional
+        Values of the method to change, by name.
     harmonise : {'controls', 'all', 'none'}, optional
         People from whom site effects are learnt. Left out, controls, where the cohort has sites (`Preprocessing.fit`).
     adjust : {'log', 'linear', 'none'}, optional
         Scale on which measures are adjusted for covariates. Left out, ``log`` if all values are positive, else
-        ``linear``; recipe ``paper`` is linear.
+        ``linear``; method ``surreal-gan`` is linear.
     icv_for : {'volume', 'all'}
         Regions that are adjusted for head size where a cohort has thickness and other measures: all but thickness, or
         all.
     visits : {'first', 'mean', 'all'}, optional
         What is learnt from repeat visits: the first visit of each person, the mean of visits, or all of them, with the
         change between visits coupled to the patterns if that makes held-out patients more likely. Left out, ``all``;
-        for other recipes than ``default``, ``mean``. The model applies to one visit.
+        for other methods than ``trajectories``, ``mean``. The model applies to one visit.
     on_outlier : {'model', 'keep', 'error'}, optional
         What to do with cells that do not fit the person's other regions, such as those of a failed segmentation: treat
         them as missing, use them, or refuse them. Left out, ``model``, but ``keep`` for features of any kind.
@@ -143,7 +144,7 @@ def fit(
         If no difference between patients and controls was detected, unless a single number of patterns is given and
         its result is stable.
     StudyError
-        If the study cannot be run as described.
+        If the study cannot be run as described, or all members of ``surreal-gan`` fail.
 
     Warns
     -----
@@ -152,21 +153,30 @@ def fit(
     """
     if not isinstance(cohort, Cohort):
         check_tables(cohort, "cohort")
-    model = {
+    model: dict[str, Any] = {
         "patterns": None if patterns is None else np.atleast_1d(patterns).tolist(),
         "orthogonality": None if orthogonality is None else np.atleast_1d(orthogonality).tolist(),
         "members": _to_plain(members),
-        "recipe": recipe,
+        "method": method,
         "correlated": _to_plain(correlated),
-        "recipe_changes": dict(recipe_changes or {}) if isinstance(recipe_changes or {}, Mapping) else recipe_changes,
+        "method_settings": _to_dict(method_settings),
     }
+    for old, new in OLD_SETTINGS.items():
+        if old in reading:
+            model[old] = _to_dict(reading.pop(old))
+            if model[new] in (DEFAULT_METHOD, {}):
+                del model[new]
     _check_arguments(reference, engine, reading)
     data = {"volumes": "memory", "harmonise": harmonise, "adjust": adjust, "icv_for": icv_for, "visits": visits}
     data["on_outlier"] = on_outlier
     if reference is not None:
         data["reference"] = reference.name if isinstance(reference, NormalReference) else str(reference)
     run = {"seed": _to_plain(seed), "workers": _to_plain(workers)}
-    config = make_study({"data": data, "model": model, "run": run}, SettingSource("fit", is_python=True))
+    config = make_study(
+        {"data": data, "model": model, "run": run},
+        SettingSource("fit", is_python=True),
+        lambda text: warnings.warn(text, FutureWarning, stacklevel=5),
+    )
     if not isinstance(cohort, Cohort):
         cohort = read_cohort(cohort, **reading)
     elif reading:
@@ -188,6 +198,11 @@ def fit(
             table_problems=[*problems, *imputed],
             observer=StudyObserver(on_progress=shown.update, on_problems=_warn_about_problems),
         )
+
+
+def _to_dict(settings: Any) -> Any:
+    """Return a mapping, or None, as a dictionary, and anything else as it is."""
+    return dict(settings or {}) if isinstance(settings or {}, Mapping) else settings
 
 
 def _to_plain(value: Any) -> Any:
@@ -238,7 +253,7 @@ def run_study(
     study cannot be run as described, or a file cannot be written.
     """
     cohort, model_config = study.cohort, study.config.model
-    model_config.resolve_values()  # a recipe that cannot run is an error before earlier results are removed
+    model_config.resolve_values()  # a method that cannot run is an error before earlier results are removed
     problems = [*table_problems, *check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)]
     check_groups(cohort)
     if errors := [problem for problem in review_study(study) if problem.severity is Severity.ERROR]:

@@ -12,6 +12,7 @@ from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness
 from rindices.preprocess.residualise import is_head_size
 from rindices.study.checks import check_sample_size
 from rindices.study.config import DataConfig, StudyConfig
+from rindices.study.methods import DEFAULT_METHOD
 from rindices.study.settings import SettingSource, find_unused_in_parts, make_option_name
 from rindices.study.study import Study, StudyPeople, check_settings
 from rindices.tables.chunks import OpenedTable
@@ -32,7 +33,7 @@ _CHANGES_IN_PARTS: dict[str, dict[str, str | None]] = {
     "engine": {"engine": "local"},
     "harmonise": {"harmonise": "none"},
     "site": {"harmonise": "none"},
-    "in_parts": {"recipe": "default", "orthogonality": None, "max_steps": None},
+    "in_parts": {"method": DEFAULT_METHOD, "recipe": None, "orthogonality": None, "max_steps": None},
 }
 """What to change where a setting cannot be used in parts, and is not just left out."""
 

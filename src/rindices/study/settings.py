@@ -5,7 +5,7 @@ no effect in the way in which a study is run is refused: a study that ignores wh
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,12 +14,14 @@ from rindices.errors import (
     Problem,
     ProblemCode,
     Severity,
+    StudyError,
     capitalise_first,
     did_you_mean,
     format_count,
     join_names,
 )
-from rindices.study.recipes import MEAN_DIFFERENCE, RECIPE_SETTINGS, RECIPES
+from rindices.old_names import OLD_METHOD_NAMES, OLD_SETTINGS
+from rindices.study.methods import DEFAULT_METHOD, MEAN_DIFFERENCE, METHODS, SETTINGS_OF_SOME_METHODS
 from rindices.tables.table import NO_COLUMN
 
 if TYPE_CHECKING:
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 
 QUEUES = ("slurm", "pbs", "lsf", "sge")
 """Engines that are batch systems."""
-RECIPES_IN_PARTS = ("default", MEAN_DIFFERENCE)
-"""Recipes that need sums over people alone, so that a table can be fitted in parts."""
+METHODS_IN_PARTS = (DEFAULT_METHOD, MEAN_DIFFERENCE)
+"""Methods that need sums over people alone, so that a table can be fitted in parts."""
 _RANGE = re.compile(r"\s*(\d{1,2})\s*(?:-|:|\.\.+|to)\s*(\d{1,2})\s*")
 _LISTS = {"patterns": (2, 3, 4), "orthogonality": (0.1, 0.2)}
 """Lists of numbers, with an example of each."""
@@ -82,6 +84,37 @@ def make_option_name(key: str) -> str:
     return UNUSUAL_OPTIONS.get(key, f"--{key.replace('_', '-')}")
 
 
+def rename_old_settings(
+    model: Mapping[str, Any], source: SettingSource, say: Callable[[str], object]
+) -> dict[str, Any]:
+    """Return the section ``model`` of a study by today's names.
+
+    The names of rindices 0.1.0 are read in this version, too; ``say`` is called once with their new names.
+    """
+    renamed, pairs = dict(model), []
+    for old, new in OLD_SETTINGS.items():
+        if old not in model:
+            continue
+        if new in model:
+            before, now = source.name("model", old), source.name("model", new)
+            what, cure = f"both {now} and {before}, its old name, are given", f"Leave {before} out"
+            raise StudyError(Problem(Severity.ERROR, what, source.where, cure, ProblemCode.WRONG_OPTION, old))
+        renamed[new] = renamed.pop(old)
+    method = renamed.get("method")
+    if isinstance(method, str):
+        renamed["method"] = OLD_METHOD_NAMES.get(method, method)
+        if renamed["method"] in METHODS and ("recipe" in model or method in OLD_METHOD_NAMES):
+            old = "recipe" if "recipe" in model else "method"
+            pairs.append((source.write(old, method), source.write("method", renamed["method"])))
+    if "recipe_changes" in model:
+        pairs.append((source.name("model", "recipe_changes"), source.name("model", "method_settings")))
+    if pairs:
+        before, now = (" and ".join(names) for names in zip(*pairs, strict=True))
+        where = f"{source.where}: " if source.where else ""
+        say(f"{where}{before} {'is' if len(pairs) == 1 else 'are'} now {now}")
+    return renamed
+
+
 class _Unused(NamedTuple):
     """A setting that would have no effect: its section and name, the reason, and what to do beside leaving it out."""
 
@@ -93,7 +126,7 @@ class _Unused(NamedTuple):
 
 def list_unused_settings(study: "StudyConfig", source: SettingSource) -> list[Problem]:
     """Return an error for each setting that a study names and that would have no effect."""
-    rules = [_find_unused_by_recipe(study, source), _find_unused_by_engine(study, source), _find_unused_columns(study)]
+    rules = [_find_unused_by_method(study, source), _find_unused_by_engine(study, source), _find_unused_columns(study)]
     rules += [find_unused_in_parts(study, source)] if study.run.in_parts else []
     found = {(each.section, each.key): each for rule in rules for each in rule}
     return [_describe_unused(each, source) for each in found.values()]
@@ -105,27 +138,27 @@ def _describe_unused(unused: _Unused, source: SettingSource) -> Problem:
     return Problem(Severity.ERROR, what, source.where, cure, ProblemCode.WRONG_OPTION, unused.key)
 
 
-def _find_unused_by_recipe(study: "StudyConfig", source: SettingSource) -> Iterator[_Unused]:
-    """Yield the settings that the recipe does not use."""
-    model, recipe = study.model, study.model.get_recipe()
+def _find_unused_by_method(study: "StudyConfig", source: SettingSource) -> Iterator[_Unused]:
+    """Yield the settings that the method does not use."""
+    model, method = study.model, study.model.get_method()
     named = {"orthogonality": model.orthogonality is not None, "correlated": model.correlated}
     named |= {"reference": study.data.reference is not None, "visits": study.data.visits == "all"}
-    for key in (key for key, is_named in named.items() if is_named and key not in recipe.uses):
-        section, meaning = RECIPE_SETTINGS[key]
-        users = [name for name, each in RECIPES.items() if key in each.uses]
-        yield _Unused(section, key, f"the recipe {recipe.name} does not use {meaning}", _use_recipe(users, source))
-    for key in (key for key in model.recipe_changes if key not in recipe.list_values()):
-        if users := [name for name, each in RECIPES.items() if key in each.list_values()]:
-            why = f"the recipe {recipe.name} has no {key}"
-            yield _Unused("model.recipe_changes", key, why, _use_recipe(users, source))
-    if recipe.name == MEAN_DIFFERENCE and max(model.patterns or (1,)) > 1:
-        yield _Unused("model", "patterns", f"the recipe {recipe.name} has one index", "change the recipe")
+    for key in (key for key, is_named in named.items() if is_named and key not in method.uses):
+        section, meaning = SETTINGS_OF_SOME_METHODS[key]
+        users = [name for name, each in METHODS.items() if key in each.uses]
+        yield _Unused(section, key, f"the method {method.name} does not use {meaning}", _use_method(users, source))
+    for key in (key for key in model.method_settings if key not in method.list_values()):
+        if users := [name for name, each in METHODS.items() if key in each.list_values()]:
+            why = f"the method {method.name} has no {key}"
+            yield _Unused("model.method_settings", key, why, _use_method(users, source))
+    if method.name == MEAN_DIFFERENCE and max(model.patterns or (1,)) > 1:
+        yield _Unused("model", "patterns", f"the method {method.name} has one index", "change the method")
 
 
-def _use_recipe(users: list[str], source: SettingSource) -> str:
-    """Return the advice to use one of several recipes."""
+def _use_method(users: list[str], source: SettingSource) -> str:
+    """Return the advice to use one of several methods."""
     others = "" if len(users) < 2 else f" (or {join_names(users[1:])})"
-    return f"use {source.write('recipe', users[0])}{others}"
+    return f"use {source.write('method', users[0])}{others}"
 
 
 def _find_unused_by_engine(study: "StudyConfig", source: SettingSource) -> Iterator[_Unused]:
@@ -136,12 +169,12 @@ def _find_unused_by_engine(study: "StudyConfig", source: SettingSource) -> Itera
         yield _Unused("run", "scheduler", f"the engine {run.engine} does not connect to a Dask scheduler", add)
     elif run.scheduler is not None and run.workers != -1:
         yield _Unused("run", "workers", "a running scheduler has its own workers", "leave the scheduler out")
-    if study.model.recipe == MEAN_DIFFERENCE and not run.in_parts:
-        why = f"the recipe {MEAN_DIFFERENCE} is fitted in one process of this machine"
+    if study.model.method == MEAN_DIFFERENCE and not run.in_parts:
+        why = f"the method {MEAN_DIFFERENCE} is fitted in one process of this machine"
         if run.engine != "local":
-            yield _Unused("run", "engine", why, "change the recipe")
+            yield _Unused("run", "engine", why, "change the method")
         elif run.workers not in (-1, 1):
-            yield _Unused("run", "workers", why, "change the recipe")
+            yield _Unused("run", "workers", why, "change the method")
 
 
 def _find_unused_columns(study: "StudyConfig") -> Iterator[_Unused]:
@@ -180,9 +213,9 @@ def find_unused_in_parts(study: "StudyConfig", source: SettingSource) -> Iterato
     if len(data.volumes) > 1:
         number = format_count(len(data.volumes), "table")
         yield _Unused("run", "in_parts", f"{number} are joined in memory", "join them to one parquet file")
-    if model.recipe not in RECIPES_IN_PARTS:
-        users = _use_recipe(list(RECIPES_IN_PARTS), source)
-        yield _Unused("run", "in_parts", f"the recipe {model.recipe} needs everyone in memory", users)
+    if model.method not in METHODS_IN_PARTS:
+        users = _use_method(list(METHODS_IN_PARTS), source)
+        yield _Unused("run", "in_parts", f"the method {model.method} needs everyone in memory", users)
 
 
 def describe_fault(fault: Mapping[str, Any], known: list[str], source: SettingSource) -> Problem:

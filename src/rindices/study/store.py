@@ -28,7 +28,7 @@ from rindices.model.safetensors_io import (
     read_metadata,
     write_safetensors,
 )
-from rindices.study.recipes import MemberSet
+from rindices.study.methods import MemberSet
 
 FILE_VISIBILITY_TIMEOUT = 60.0
 """Seconds within which a file written on one machine must be visible on another."""

@@ -24,7 +24,7 @@ from rindices.preprocess.pipeline import Preprocessing
 from rindices.selection.choose import GridPoint
 from rindices.study.config import ModelConfig, StudyConfig
 from rindices.study.group_tests import GroupTests, run_group_tests
-from rindices.study.recipes import MEAN_DIFFERENCE, MemberSet, StudyRecipe, get_study_recipe
+from rindices.study.methods import MEAN_DIFFERENCE, MemberSet, StudyMethod, get_study_method
 from rindices.study.wrong_cells import CheckedCohort, check_cells
 from rindices.tables.cohort import GROUP, ID, SITE, Cohort, find_visit_times, sort_people
 from rindices.threads import limit_blas_threads
@@ -89,20 +89,20 @@ class StudyPeople:
         return self.study.ordered
 
     @property
-    def recipe(self) -> StudyRecipe:
-        """The recipe of the model."""
-        return self.model.get_recipe()
+    def method(self) -> StudyMethod:
+        """The method of the model."""
+        return self.model.get_method()
 
     @property
     def visits(self) -> str:
         """What members learn from: the first visits, the mean of visits, or all of them.
 
-        Left out in the study, all visits. Recipes that do not couple visits learn from the mean of all.
+        Left out in the study, all visits. Methods that do not couple visits learn from the mean of all.
         """
         if self.cohort.visits is None:
             return "first"
         visits = self.study.config.data.visits or "all"
-        return visits if visits != "all" or "visits" in self.recipe.uses else "mean"
+        return visits if visits != "all" or "visits" in self.method.uses else "mean"
 
     @property
     def data_key(self) -> str:
@@ -128,7 +128,7 @@ class StudyPeople:
     @cached_property
     def seen(self) -> BoolArray | None:
         """The people (S, N) that each member is trained on, by group and site; None if it is everyone."""
-        if not self.recipe.leaves_people_out:
+        if not self.method.leaves_people_out:
             return None
         self.check_site_sizes()
         people = self.cohort.people
@@ -189,9 +189,9 @@ class StudyPeople:
         return [self.prepare(number, self.visits) for number in (numbers if self.seen is not None else [None])]
 
     def prepare_patients(self, number: int) -> FloatArray:
-        """Return the patients (N, R) of a member; missing cells are filled for recipes that need all of them."""
+        """Return the patients (N, R) of a member; missing cells are filled for methods that need all of them."""
         people = self.prepare(number)
-        people = people if self.recipe.uses_measured_cells else people.complete()
+        people = people if self.method.uses_measured_cells else people.complete()
         return np.asarray(people.X[people.y == 1])
 
 
@@ -207,7 +207,7 @@ def make_plan(model: ModelConfig, seed: int, data: str) -> list[MemberSet]:
             own["weights"] = values.get("weights", {}) | {"orthogonality": point.orthogonality}
         for start in range(0, model.n_members, STACK_SIZE):
             numbers = tuple(range(start, min(start + STACK_SIZE, model.n_members)))
-            plan.append(MemberSet(point, numbers, model.recipe, json.dumps(own, sort_keys=True), seed, data))
+            plan.append(MemberSet(point, numbers, model.method, json.dumps(own, sort_keys=True), seed, data))
     return plan
 
 
@@ -230,23 +230,23 @@ def _explain_missing_group(cohort: Cohort) -> str:
 def check_settings(cohort: Cohort, model: ModelConfig) -> None:
     """Refuse settings that cannot succeed, before anything is trained."""
     wanted = max(model.patterns or (1,))
-    if wanted > 1 and model.recipe == MEAN_DIFFERENCE:
-        raise StudyError(f"the recipe {MEAN_DIFFERENCE} has one index: leave out --patterns, or change the recipe.")
-    if wanted > find_largest_number(cohort.n_patients, cohort.n_regions, model.recipe):
-        least, noun = model.get_recipe().min_patients(wanted), get_wording(cohort.unit)("region")
+    if wanted > 1 and model.method == MEAN_DIFFERENCE:
+        raise StudyError(f"the method {MEAN_DIFFERENCE} has one index: leave out --patterns, or change the method.")
+    if wanted > find_largest_number(cohort.n_patients, cohort.n_regions, model.method):
+        least, noun = model.get_method().min_patients(wanted), get_wording(cohort.unit)("region")
         raise StudyError(
             f"{format_count(wanted, 'pattern needs', 'patterns need')} at least {least} patients and "
             f"{format_count(wanted, noun)}; there are {cohort.n_patients} and {cohort.n_regions}: "
             f"{'ask for fewer patterns' if wanted > 1 else 'add people'}."
         )
-    typical = (1,) if model.recipe == MEAN_DIFFERENCE else (1, 2)
+    typical = (1,) if model.method == MEAN_DIFFERENCE else (1, 2)
     one_member = model.model_copy(update={"members": 1, "patterns": model.patterns or typical})
     n_settings = len(make_plan(one_member, 0, ""))
     if n_settings > 1 and model.n_members < 2:
         raise StudyError(f"choosing among {n_settings} settings needs at least 2 members each: raise members.")
 
 
-def find_largest_number(n_patients: int, n_regions: int, recipe: str) -> int:
-    """Return the largest number of patterns that a recipe can train on so many patients and regions; 0 if none."""
-    min_patients = get_study_recipe(recipe).min_patients
+def find_largest_number(n_patients: int, n_regions: int, method: str) -> int:
+    """Return the largest number of patterns that a method can train on so many patients and regions; 0 if none."""
+    min_patients = get_study_method(method).min_patients
     return max((number for number in range(1, n_regions + 1) if min_patients(number) <= n_patients), default=0)

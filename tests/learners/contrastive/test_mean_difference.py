@@ -48,9 +48,9 @@ def test_it_has_one_index_only() -> None:
         MeanDifference(2).fit(*simulate())
 
 
-def test_a_recipe_of_its_own() -> None:
+def test_a_method_of_its_own() -> None:
     cohort = ri.simulate_cohort("tiny", seed=0).cohort
-    model = ri.fit(cohort, 1, recipe="mean-difference", members=4)
+    model = ri.fit(cohort, 1, method="mean-difference", members=4)
     assert model.n_patterns == 1
-    assert model.card.recipe is not None
-    assert model.card.recipe.name == "mean-difference"
+    assert model.card.method is not None
+    assert model.card.method.name == "mean-difference"

@@ -62,7 +62,7 @@ def run(*words: object) -> Result:
 
 @pytest.mark.parametrize("in_parts", [False, True])
 def test_a_study_in_a_bucket_is_that_of_the_file(bucket: str, tmp_path: Path, in_parts: bool) -> None:
-    words = [*COLUMNS, "--recipe", "mean-difference", "--members", 5, "--workers", 1]
+    words = [*COLUMNS, "--method", "mean-difference", "--members", 5, "--workers", 1]
     words += ["--in-parts"] if in_parts else ["--no-report"]
     for name, table in (("remote", bucket), ("local", tmp_path / "people.parquet")):
         result = run("fit", table, *words, "--out", tmp_path / name)
@@ -80,7 +80,7 @@ def test_a_part_that_fails_is_named(bucket: str, tmp_path: Path) -> None:
     storage = s3fs.S3FileSystem()
     content = storage.cat(f"{bucket}/part-2.parquet")
     storage.pipe(f"{bucket}/part-2.parquet", b"PAR1" + bytes(len(content) // 2) + content[-len(content) // 2 :])
-    words = [*COLUMNS, "--recipe", "mean-difference", "--workers", 1, "--in-parts"]
+    words = [*COLUMNS, "--method", "mean-difference", "--workers", 1, "--in-parts"]
     result = run("fit", bucket, *words, "--out", tmp_path / "out")
     assert isinstance(result.exception, TableError)
     assert "part-2.parquet" in str(result.exception)

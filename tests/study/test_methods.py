@@ -1,4 +1,4 @@
-"""The registry of recipes: a new record is enough for a study, its report and its model."""
+"""The registry of methods: a new record is enough for a study, its report and its model."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -18,12 +18,12 @@ from rindices.learners.ensemble import Member, TrainingOutcome
 from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.study.config import ModelConfig, make_study
-from rindices.study.recipes import RECIPE_SETTINGS, RECIPES, MemberSet, StudyRecipe, get_study_recipe
+from rindices.study.methods import METHODS, SETTINGS_OF_SOME_METHODS, MemberSet, StudyMethod, get_study_method
 from rindices.study.study import make_plan
 from tests.cohorts import simulate_few_regions
 
 
-class PlainDifference(StudyRecipe):
+class PlainDifference(StudyMethod):
     name = "plain-difference"
     description = "the mean difference between patients and controls"
 
@@ -47,10 +47,10 @@ class PlainDifference(StudyRecipe):
 
 
 @pytest.fixture
-def plain_difference() -> Iterator[StudyRecipe]:
-    recipe = RECIPES["plain-difference"] = PlainDifference()
-    yield recipe
-    del RECIPES[recipe.name]
+def plain_difference() -> Iterator[StudyMethod]:
+    method = METHODS["plain-difference"] = PlainDifference()
+    yield method
+    del METHODS[method.name]
 
 
 def invoke(*arguments: object) -> str:
@@ -60,76 +60,76 @@ def invoke(*arguments: object) -> str:
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_a_new_recipe_needs_no_more_than_its_record(plain_difference: StudyRecipe, tmp_path: Path) -> None:
+def test_a_new_method_needs_no_more_than_its_record(plain_difference: StudyMethod, tmp_path: Path) -> None:
     write_cohort(simulate_few_regions("tiny", seed=1), tmp_path)
     people = ["--participants", tmp_path / "participants.tsv"]
     study = [tmp_path / "volumes.csv", *people, "--group", "group", "--covariates", "age,sex,icv"]
-    study += ["--recipe", plain_difference.name, "--patterns", 1, "--members", 5, "--workers", 1]
+    study += ["--method", plain_difference.name, "--patterns", 1, "--members", 5, "--workers", 1]
     out = tmp_path / "out"
     assert json.loads(invoke("fit", *study, "--out", out, "--dry-run", "--json"))["seconds_left"] < 60
     result = json.loads(invoke("fit", *study, "--out", out, "--json"))
     assert (result["n_patterns"], result["orthogonality"]) == (1, None)
     page = (out / "report.html").read_text("utf-8")
-    assert "recipe plain-difference: the mean difference between patients and controls" in page
+    assert "method plain-difference: the mean difference between patients and controls" in page
     assert "each trained on 80 % of controls and of patients" in page
     applied = tmp_path / "applied.tsv"
     invoke("apply", out / "model.safetensors", tmp_path / "volumes.csv", *people, "--out", applied)
     fitted = pd.read_csv(out / "r_indices.tsv", sep="\t")
     assert np.corrcoef(pd.read_csv(applied, sep="\t")["r1"], fitted["r1"])[0, 1] > 0.9
     assert fitted.groupby("group")["r1"].mean()["patient"] > 0.2
-    assert (out / "study.toml").read_text("utf-8").count('recipe = "plain-difference"') == 1
+    assert (out / "study.toml").read_text("utf-8").count('method = "plain-difference"') == 1
 
 
-def test_an_unknown_recipe_suggests_another() -> None:
-    with pytest.raises(StudyError, match=r"model\.recipe: .*did you mean 'contrastive'\?"):
-        make_study({"data": {"volumes": "v.csv"}, "model": {"recipe": "contrastve"}})
-    with pytest.raises(StudyError, match="there is no recipe 'papper': did you mean 'paper'"):
-        get_study_recipe("papper")
+def test_an_unknown_method_suggests_another() -> None:
+    with pytest.raises(StudyError, match=r"model\.method: .*did you mean 'contrastive'\?"):
+        make_study({"data": {"volumes": "v.csv"}, "model": {"method": "contrastve"}})
+    with pytest.raises(StudyError, match="there is no method 'surreal-gann': did you mean 'surreal-gan'"):
+        get_study_method("surreal-gann")
 
 
-def test_every_recipe_is_complete() -> None:
-    assert list(RECIPES) == ["default", "contrastive", "mean-difference", "paper"]
-    for name, recipe in RECIPES.items():
-        values = recipe.resolve_values({}, False)
+def test_every_method_is_complete() -> None:
+    assert list(METHODS) == ["trajectories", "surreal-gan", "contrastive", "mean-difference"]
+    for name, method in METHODS.items():
+        values = method.resolve_values({}, False)
         json.dumps(values, allow_nan=False)
-        assert 0 < recipe.get_subsample_share(values) <= 1
-        assert recipe.min_patients(2) >= 2
-        assert recipe.description
-        assert {work.recipe for work in make_plan(ModelConfig(recipe=name, patterns=(1,)), 0, "x")} == {name}
+        assert 0 < method.get_subsample_share(values) <= 1
+        assert method.min_patients(2) >= 2
+        assert method.description
+        assert {work.method for work in make_plan(ModelConfig(method=name, patterns=(1,)), 0, "x")} == {name}
 
 
-def test_a_recipe_without_values_refuses_changes() -> None:
-    with pytest.raises(StudyError, match="the recipe contrastive has no max_steps: leave it out"):
-        ModelConfig(recipe="contrastive", recipe_changes={"max_steps": 9}).resolve_values()
+def test_a_method_without_values_refuses_changes() -> None:
+    with pytest.raises(StudyError, match="the method contrastive has no max_steps: leave it out"):
+        ModelConfig(method="contrastive", method_settings={"max_steps": 9}).resolve_values()
     with pytest.raises(StudyError, match="orthogonality is part of the grid"):
-        ModelConfig(recipe="paper", recipe_changes={"orthogonality": 0.2}).resolve_values()
+        ModelConfig(method="surreal-gan", method_settings={"orthogonality": 0.2}).resolve_values()
 
 
-def test_the_default_recipe_has_a_shape_and_nothing_else() -> None:
+def test_the_default_method_has_a_shape_and_nothing_else() -> None:
     assert ModelConfig().resolve_values() == {"shape": "auto"}
-    assert ModelConfig(recipe_changes={"shape": "curved"}).resolve_values() == {"shape": "curved"}
+    assert ModelConfig(method_settings={"shape": "curved"}).resolve_values() == {"shape": "curved"}
     with pytest.raises(StudyError, match="shape is 'round': give one of auto, straight, curved"):
-        ModelConfig(recipe_changes={"shape": "round"}).resolve_values()
-    with pytest.raises(StudyError, match="the recipe default has no max_steps"):
-        ModelConfig(recipe_changes={"max_steps": 10}).resolve_values()
+        ModelConfig(method_settings={"shape": "round"}).resolve_values()
+    with pytest.raises(StudyError, match="the method trajectories has no max_steps"):
+        ModelConfig(method_settings={"max_steps": 10}).resolve_values()
 
 
 NAMED = {"orthogonality": "[0.4]", "correlated": "true", "reference": '"muse"', "visits": '"all"'}
 
 
-@pytest.mark.parametrize("recipe", ["default", "contrastive", "mean-difference", "paper"])
+@pytest.mark.parametrize("method", ["trajectories", "surreal-gan", "contrastive", "mean-difference"])
 @pytest.mark.parametrize("command", ["fit", "check", "reproduce"])
-def test_a_setting_that_the_recipe_does_not_use_is_refused(tmp_path: Path, recipe: str, command: str) -> None:
-    """``correlated`` was taken and ignored by the recipe default, ``reference`` by the recipe paper."""
-    assert set(NAMED) == set(RECIPE_SETTINGS)
+def test_a_setting_that_the_method_does_not_use_is_refused(tmp_path: Path, method: str, command: str) -> None:
+    """``correlated`` was taken and ignored by the method trajectories, ``reference`` by the method surreal-gan."""
+    assert set(NAMED) == set(SETTINGS_OF_SOME_METHODS)
     for name, value in NAMED.items():
-        section = RECIPE_SETTINGS[name][0]
-        lines = {"data": 'volumes = "v.csv"\n', "model": f'recipe = "{recipe}"\n'}
+        section = SETTINGS_OF_SOME_METHODS[name][0]
+        lines = {"data": 'volumes = "v.csv"\n', "model": f'method = "{method}"\n'}
         lines[section] += f"{name} = {value}\n"
         (tmp_path / "study.toml").write_text("".join(f"[{key}]\n{text}" for key, text in lines.items()))
         arguments = [command, str(tmp_path / "study.toml")]
         arguments += [] if command == "check" else ["--out", str(tmp_path / "out")]
         message = str(CliRunner().invoke(app, arguments).exception)
-        is_refused = f"{section}.{name} has no effect: the recipe {recipe} does not use" in message
-        assert is_refused == (name not in RECIPES[recipe].uses), message
-        assert not is_refused or "Leave it out, or use recipe = " in message
+        is_refused = f"{section}.{name} has no effect: the method {method} does not use" in message
+        assert is_refused == (name not in METHODS[method].uses), message
+        assert not is_refused or "Leave it out, or use method = " in message

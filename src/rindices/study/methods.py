@@ -1,7 +1,7 @@
-"""Recipes: one small class for each way to train the members of a study, and the sets of members that they train.
+"""Methods: one small class for each way to train the members of a study, and the sets of members that they train.
 
-The study file, the plan, the engines, the report and the model's card all ask `RECIPES`, so that a new recipe is one
-more class here. Learners are imported when a recipe is used; only `rindices.learners.gan` needs torch.
+The study file, the plan, the engines, the report and the model's card all ask `METHODS`, so that a new method is one
+more class here. Learners are imported when a method is used; only `rindices.learners.gan` needs torch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rindices.errors import StudyError, did_you_mean, join_names
+from rindices.errors import StudyError, did_you_mean, format_count, join_names
+from rindices.old_names import OLD_METHOD_NAMES
 
 if TYPE_CHECKING:
     from rindices._typing import FloatArray
@@ -22,30 +23,34 @@ if TYPE_CHECKING:
     from rindices.learners.prepared_people import PreparedPeople
     from rindices.selection.choose import GridPoint
 
-RecipeValues = Mapping[str, Any]
-"""Every value of a recipe by name, as JSON can hold it."""
-RecipeChanges = Mapping[str, float | int | bool | str]
-"""Values of a recipe to change, by name."""
+MethodValues = Mapping[str, Any]
+"""Every value of a method by name, as JSON can hold it."""
+MethodSettings = Mapping[str, float | int | bool | str]
+"""Values of a method to change, by name."""
+DEFAULT_METHOD = "trajectories"
+"""Method of a study that names none."""
 MEAN_DIFFERENCE = "mean-difference"
-"""Recipe of the index that a study ends with where patients differ from controls but not from each other."""
+"""Method of the index that a study ends with where patients differ from controls but not from each other."""
 MAX_TIMED_PEOPLE = 2_000
 """People on whom a member is trained to time it."""
-_FITS_PER_MEMBER = 3.0  # of recipe default, in units of a straight fit: both shapes and the fits to halves
+_FITS_PER_MEMBER = 3.0  # of method trajectories, in units of a straight fit: both shapes and the fits to halves
 _KEY_VERSION = 4
+_NAMES_IN_KEYS = {new: old for old, new in OLD_METHOD_NAMES.items()}
+"""Names of methods in the keys of member sets, so that sets of rindices 0.1.0 are found."""
 
 
 @dataclass(frozen=True)
 class MemberSet:
     """Members of one grid point that are trained together.
 
-    numbers: the members' numbers within the grid point; recipe: its name in `RECIPES`; values: every value of the
-    recipe, as JSON; data: key of the training data; halves: whether the members are trained already, and are compared
+    numbers: the members' numbers within the grid point; method: its name in `METHODS`; values: every value of the
+    method, as JSON; data: key of the training data; halves: whether the members are trained already, and are compared
     on disjoint halves of the people.
     """
 
     point: GridPoint
     numbers: tuple[int, ...]
-    recipe: str
+    method: str
     values: str
     seed: int
     data: str
@@ -54,25 +59,43 @@ class MemberSet:
     @property
     def key(self) -> str:
         """Name that changes with everything that could change the result, and with nothing else."""
-        parts = [_KEY_VERSION, list(self.point), list(self.numbers), self.recipe, self.values, self.seed, self.data]
+        method = _NAMES_IN_KEYS.get(self.method, self.method)
+        parts = [_KEY_VERSION, list(self.point), list(self.numbers), method, self.values, self.seed, self.data]
         digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
         weight = "" if self.point.orthogonality is None else f"-l{self.point.orthogonality:g}"
         halves = "-halves" if self.halves else ""
         return f"m{self.point.n_patterns}{weight}-{self.numbers[0]:03d}{halves}-{digest}"
 
 
-class StudyRecipe:
+class StudyMethod:
     """A way to train the members of a study, and what is written about it.
 
-    name: what the study file and ``--recipe`` call it; description: what the methods section of the report says it is,
-    as a noun phrase; orthogonality_weights: weights lambda to try unless the study names others; empty for a recipe
-    without that weight; leaves_people_out: whether each member is trained on all folds of the people but one. If not,
-    the R-indices of the study's own people are in-sample; uses_measured_cells: whether it learns from people with
-    missing cells. For other recipes they are filled by what the others predict; uses: the settings of `RECIPE_SETTINGS`
-    that it uses; a study that names another one is refused; adjust: scale of the adjustment unless the study names one;
-    see `rindices.Preprocessing.fit`; compares_halves: whether fits on disjoint halves of the people are compared after
-    the members are trained, for the settings that need it; is_refitted: whether `learn_weights` learns the index again.
-    Otherwise patterns are projected onto the disease space that is learnt again.
+    Attributes
+    ----------
+    name : str
+        What the study file and ``--method`` call it.
+    description : str
+        What the methods section of the report says it is, as a noun phrase.
+    orthogonality_weights : tuple of float
+        Weights lambda to try unless the study names others; empty for a method without that weight.
+    leaves_people_out : bool
+        Whether each member is trained on all folds of the people but one. If not, the R-indices of the study's own
+        people are in-sample.
+    uses_measured_cells : bool
+        Whether it learns from people with missing cells. For other methods they are filled by what the others predict.
+    uses : frozenset of str
+        The settings of `SETTINGS_OF_SOME_METHODS` that it uses. A study that names another one is refused.
+    adjust : str or None
+        Scale of the adjustment unless the study names one; see `rindices.Preprocessing.fit`.
+    compares_halves : bool
+        Whether fits on disjoint halves of the people are compared after the members are trained, for the settings that
+        need it.
+    is_refitted : bool
+        Whether `learn_weights` learns the index again. Otherwise patterns are projected onto the disease space that is
+        learnt again.
+    can_be_replaced : bool
+        Whether a study without stable patterns ends with the index of the mean difference. If not, it ends with an
+        error (`explain_failure`).
     """
 
     name: str
@@ -84,20 +107,21 @@ class StudyRecipe:
     adjust: str | None = None
     compares_halves: bool = False
     is_refitted: bool = False
+    can_be_replaced: bool = True
 
     def list_values(self) -> tuple[str, ...]:
         """Return the names of the values that a study may change; here there are none."""
         return ()
 
-    def check_changes(self, changes: RecipeChanges, correlated: bool) -> None:
-        """Raise an error if values of the recipe cannot be changed like that; needs nothing that may be missing."""
-        self.resolve_values(changes, correlated)
+    def check_settings(self, settings: MethodSettings, correlated: bool) -> None:
+        """Raise an error if values of the method cannot be changed like that; needs nothing that may be missing."""
+        self.resolve_values(settings, correlated)
 
-    def resolve_values(self, changes: RecipeChanges, correlated: bool) -> RecipeValues:
+    def resolve_values(self, settings: MethodSettings, correlated: bool) -> MethodValues:
         """Return all values, some of them changed; ``correlated``: whether a copula is learnt. Here there are none."""
-        if changes:
+        if settings:
             raise StudyError(
-                f"the recipe {self.name} has no {join_names(changes)}: leave it out, or change the recipe."
+                f"the method {self.name} has no {join_names(settings)}: leave it out, or change the method."
             )
         return {}
 
@@ -113,11 +137,18 @@ class StudyRecipe:
         return work
 
     def shorten(self, work: MemberSet) -> MemberSet | None:
-        """Return a shorter training of a set, to choose among grid points by; none for recipes that are fast."""
+        """Return a shorter training of a set, to choose among grid points by; none for methods that are fast."""
         return None
 
     def compare_halves(self, people: Sequence[PreparedPeople], members: Sequence[Member], seed: int) -> list[Member]:
-        """Return members with evidence, for recipes that measure it where it is needed (`compares_halves`)."""
+        """Return members with evidence, for methods that measure it where it is needed (`compares_halves`)."""
+        raise NotImplementedError
+
+    def explain_failure(self, members: Sequence[Member], reasons: Sequence[str], values: MethodValues) -> str:
+        """Return why a study has no result, and what to change, for methods that are not replaced (`can_be_replaced`).
+
+        members: of all settings at full length; reasons: why each setting is not stable; values: of the method.
+        """
         raise NotImplementedError
 
     def estimate_seconds(self, people: PreparedPeople, work: MemberSet) -> float:
@@ -131,7 +162,7 @@ class StudyRecipe:
         """Return the fewest patients to train on: for disjoint halves with more patients than patterns, and a spare."""
         return 2 * (n_patterns + 1) + 1
 
-    def get_subsample_share(self, values: RecipeValues) -> float:
+    def get_subsample_share(self, values: MethodValues) -> float:
         """Return the share of controls and of patients that each member is trained on."""
         from rindices.learners.prepared_people import SUBSAMPLE_SHARE
 
@@ -151,8 +182,8 @@ def _take_people(people: PreparedPeople, number: int) -> PreparedPeople:
     return people.take(np.arange(0, len(people.X), max(1, len(people.X) // number)))
 
 
-class _DefaultRecipe(StudyRecipe):
-    name = "default"
+class _TrajectoriesMethod(StudyMethod):
+    name = DEFAULT_METHOD
     description = (
         "disease patterns along the severity of each, by maximum likelihood, with shape and number chosen by the "
         "likelihood of held-out people"
@@ -164,13 +195,13 @@ class _DefaultRecipe(StudyRecipe):
     def list_values(self) -> tuple[str, ...]:
         return ("shape",)
 
-    def resolve_values(self, changes: RecipeChanges, correlated: bool) -> RecipeValues:
+    def resolve_values(self, settings: MethodSettings, correlated: bool) -> MethodValues:
         from rindices.learners.ensemble import SHAPES
 
         choices = ("auto", *SHAPES)
-        values = {"shape": "auto"} | dict(changes)
+        values = {"shape": "auto"} | dict(settings)
         if unknown := [name for name in values if name != "shape"]:
-            raise StudyError(f"the recipe default has no {unknown[0]}: {did_you_mean(unknown[0], ['shape'])}")
+            raise StudyError(f"the method {self.name} has no {unknown[0]}: {did_you_mean(unknown[0], ['shape'])}")
         if values["shape"] not in choices:
             raise StudyError(f"shape is {values['shape']!r}: give one of {', '.join(choices)}.")
         return values
@@ -201,7 +232,7 @@ class _DefaultRecipe(StudyRecipe):
         return (time.perf_counter() - start) * _FITS_PER_MEMBER * (1.0 + size) / 2.0
 
 
-class _ContrastiveRecipe(StudyRecipe):
+class _ContrastiveMethod(StudyMethod):
     name = "contrastive"
     description = "the patterns of variation that patients show beyond controls, by maximum likelihood"
 
@@ -211,7 +242,7 @@ class _ContrastiveRecipe(StudyRecipe):
         return fit_linear_members(people, work.point.n_patterns, work.numbers, work.seed)
 
 
-class _MeanDifferenceRecipe(StudyRecipe):
+class _MeanDifferenceMethod(StudyMethod):
     name = MEAN_DIFFERENCE
     description = (
         "the position along the mean difference between patients and controls, averaged over several shrinkages of the "
@@ -231,34 +262,37 @@ class _MeanDifferenceRecipe(StudyRecipe):
         return compute_difference_weights(people.X, people.y, people.reference, people.kinds)
 
 
-class _PaperRecipe(StudyRecipe):
-    name = "paper"
+class _SurrealGANMethod(StudyMethod):
+    name = "surreal-gan"
     description = "the published training of Surreal-GAN"
     orthogonality_weights = (0.1, 0.2, 0.4, 0.6, 0.8)
     leaves_people_out = False  # as published
     uses = frozenset({"orthogonality", "correlated"})
     adjust = "linear"  # as published
+    can_be_replaced = False
 
     def list_values(self) -> tuple[str, ...]:
         from rindices.learners.gan.recipe import LossWeights, Recipe
 
         return (*(each.name for each in fields(Recipe)), *(each.name for each in fields(LossWeights)))
 
-    def check_changes(self, changes: RecipeChanges, correlated: bool) -> None:
-        self._customise(changes, correlated)
+    def check_settings(self, settings: MethodSettings, correlated: bool) -> None:
+        self._customise(settings, correlated)
 
-    def resolve_values(self, changes: RecipeChanges, correlated: bool) -> RecipeValues:
+    def resolve_values(self, settings: MethodSettings, correlated: bool) -> MethodValues:
         from rindices.learners.gan.recipe import require_torch
 
-        require_torch("the recipe paper", StudyError)
-        return self._customise(changes, correlated)
+        require_torch(f"the method {self.name}", StudyError)
+        return self._customise(settings, correlated)
 
-    def _customise(self, changes: RecipeChanges, correlated: bool) -> RecipeValues:
+    def _customise(self, settings: MethodSettings, correlated: bool) -> MethodValues:
         from rindices.learners.gan.recipe import Recipe, customise_recipe
 
-        if "orthogonality" in changes:
-            raise StudyError("orthogonality is part of the grid: set it as model.orthogonality, not in recipe_changes.")
-        return asdict(customise_recipe(Recipe(), learn_copula=correlated, **changes))
+        if "orthogonality" in settings:
+            raise StudyError(
+                "orthogonality is part of the grid: set it as model.orthogonality, not in method_settings."
+            )
+        return asdict(customise_recipe(Recipe(), learn_copula=correlated, **settings))
 
     def shorten(self, work: MemberSet) -> MemberSet | None:
         from rindices.learners.gan.recipe import recipe_from_dict
@@ -274,6 +308,24 @@ class _PaperRecipe(StudyRecipe):
         plan = TrainingPlan(work.point.n_patterns, recipe, work.seed, numbers, stack=len(numbers))
         return train_surreal_members(people[0].complete(), plan, checkpoint)
 
+    def explain_failure(self, members: Sequence[Member], reasons: Sequence[str], values: MethodValues) -> str:
+        from rindices.learners.ensemble import TrainingOutcome
+        from rindices.learners.gan.recipe import Recipe
+
+        number = format_count(len(members), "member")
+        outcomes = {member.outcome for member in members}
+        if outcomes == {TrainingOutcome.DIVERGED}:
+            rate = float(values["learning_rate"]) / 4
+            return (
+                f"the training of {number} of {self.name} diverged, so there is no model: lower the learning rate in a "
+                f"study file, below [model]: method_settings = {{ learning_rate = {rate:g} }}."
+            )
+        usual, steps = Recipe().max_steps, int(values["max_steps"])
+        cure = f"raise --max-steps, for instance --max-steps {usual if steps < usual else 2 * steps}."
+        if TrainingOutcome.CONVERGED not in outcomes:
+            return f"none of {number} of {self.name} converged in {steps:,} steps, so there is no model: {cure}"
+        return f"the members of {self.name} do not agree ({join_names(reasons)}), so there is no model: {cure}"
+
     def estimate_seconds(self, people: PreparedPeople, work: MemberSet) -> float:
         """Time a few steps of one member."""
         import rindices.learners.gan.train  # noqa: F401  its import is not part of a step
@@ -286,27 +338,28 @@ class _PaperRecipe(StudyRecipe):
         return 2
 
 
-RECIPES: dict[str, StudyRecipe] = {
-    recipe.name: recipe for recipe in (_DefaultRecipe(), _ContrastiveRecipe(), _MeanDifferenceRecipe(), _PaperRecipe())
+METHODS: dict[str, StudyMethod] = {
+    method.name: method
+    for method in (_TrajectoriesMethod(), _SurrealGANMethod(), _ContrastiveMethod(), _MeanDifferenceMethod())
 }
-RECIPE_SETTINGS = {
+SETTINGS_OF_SOME_METHODS = {
     "orthogonality": ("model", "weights lambda"),
     "correlated": ("model", "a copula that is learnt while training"),
     "reference": ("data", "correlations of regions in other healthy people"),
     "visits": ("data", 'the change between repeat visits (visits = "all")'),
 }
-"""Settings that not all recipes use (`StudyRecipe.uses`), with the section of the study file and what they are."""
+"""Settings that not all methods use (`StudyMethod.uses`), with the section of the study file and what they are."""
 
 
-def get_study_recipe(name: str) -> StudyRecipe:
-    """Return the recipe of a name; an unknown one is an error that suggests another."""
-    if name not in RECIPES:
-        raise StudyError(f"there is no recipe '{name}': {did_you_mean(name, list(RECIPES))}")
-    return RECIPES[name]
+def get_study_method(name: str) -> StudyMethod:
+    """Return the method of a name; an unknown one is an error that suggests another."""
+    if name not in METHODS:
+        raise StudyError(f"there is no method '{name}': {did_you_mean(name, list(METHODS))}")
+    return METHODS[name]
 
 
 def list_shortened_sets(plan: Sequence[MemberSet]) -> list[MemberSet]:
     """Return a shorter training of the first set of each grid point; none if there is nothing to choose, or to save."""
     first = [work for work in plan if work.numbers[0] == 0]
-    shorten = get_study_recipe(plan[0].recipe).shorten
+    shorten = get_study_method(plan[0].method).shorten
     return [short for work in first if len(first) > 1 and (short := shorten(work)) is not None]

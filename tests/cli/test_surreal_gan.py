@@ -1,0 +1,51 @@
+"""``rindices fit --method surreal-gan``: a study ends with its own finding or with an error."""
+
+import json
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rindices.experiments.simulate import write_cohort
+from rindices.experiments.tasks import TASKS
+from tests.cohorts import simulate_few_regions
+from tests.study.helpers import run
+
+COLUMNS = ["--group", "group", "--covariates", "age,sex,icv"]
+GAN = ["--method", "surreal-gan", "--orthogonality", "0.2", "--members", 2, "--workers", 1]
+
+
+def make_table(folder: Path, *, is_null: bool) -> list[object]:
+    task = replace(TASKS["null"], n_controls=80, n_patients=100) if is_null else "tiny"
+    write_cohort(simulate_few_regions(task, seed=1), folder)
+    return [folder / "volumes.csv", "--participants", folder / "participants.tsv", *COLUMNS]
+
+
+def test_the_test_of_difference_comes_first(tmp_path: Path) -> None:
+    """Without a difference nothing is trained, and that is a result."""
+    table, out = make_table(tmp_path, is_null=True), tmp_path / "out"
+    done = run("fit", *table, *GAN, "--max-steps", 40, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "no difference between patients and controls was detected" in done.stderr
+    assert json.loads((out / "findings.json").read_text("utf-8"))["finding"] == "no_difference"
+    assert not (out / "model.safetensors").exists()
+    assert not list(out.glob("runs/[!.]*.safetensors"))
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_members_that_fail_are_an_error_of_one_line(tmp_path: Path, words: list[str]) -> None:
+    table, out = make_table(tmp_path, is_null=False), tmp_path / "out"
+    command = ["fit", *table, *GAN, "--patterns", 2, "--max-steps", 40, "--out", out]
+    done = run(*command, *words)
+    assert done.returncode == 1
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert "none of 2 members of surreal-gan converged in 40 steps, so there is no model: raise --max-steps" in error
+    assert not [path.name for path in out.iterdir() if path.name not in ("study.toml", "runs")]
+    if words:
+        assert json.loads(done.stdout)["problems"][0]["what"] in error
+    cure = re.search(r"for instance (--max-steps \d+)\.$", error)
+    assert cure is not None
+    again = run(*command, *shlex.split(cure[1]), "--dry-run")  # the last of an option that is given twice counts
+    assert again.returncode == 0, again.stderr
