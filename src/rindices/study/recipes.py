@@ -258,7 +258,7 @@ class _PaperRecipe(StudyRecipe):
 
         if "orthogonality" in changes:
             raise StudyError("orthogonality is part of the grid: set it as model.orthogonality, not in recipe_changes.")
-        return asdict(customise_recipe(Recipe(), learn_copula=correlated, **changes))
+        return asdict(customise_recipe(Recipe(learning_rate=8e-4), learn_copula=correlated, **changes))
 
     def shorten(self, work: MemberSet) -> MemberSet | None:
         from rindices.learners.gan.recipe import recipe_from_dict

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -20,12 +20,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.optim.adam import adam
 
 from rindices._typing import FloatArray
 from rindices.learners.ensemble import Member, TrainingOutcome
-from rindices.learners.gan import losses, networks
+from rindices.learners.gan import losses
 from rindices.learners.gan.losses import LossTerms
+from rindices.learners.gan.networks import SurrealNetworks
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
 from rindices.learners.gan.state import Checkpoint, MemberStack, TrainedMember, TrainingState
 from rindices.learners.inference import SEVERITY_LEVELS, SurrealHead
@@ -112,92 +112,107 @@ def train_stack(state: TrainingState, recipe: Recipe, until: int, stop: threadin
     while state.running and state.steps < until and not (stop is not None and stop.is_set()):
         next_check = min((state.steps // every + 1) * every, recipe.max_steps)
         terms = run_steps(state, next_check - state.steps)
+        state.stack.history = state.stack.history.append(state.steps, terms)
         release_stopped_members(state, terms, recipe)
 
 
 def run_steps(state: TrainingState, steps: int) -> LossTerms:
-    """Take a number of steps and return the losses of the last one."""
-    for _ in range(steps):
-        terms = take_step(state.stack, *state.batches.draw(state.stack.streams))
-    return terms
+    """Take a number of steps and return the mean of each loss over them."""
+    total = torch.stack(take_step(state.stack, *state.batches.draw(state.stack.streams)))
+    for _ in range(steps - 1):
+        total += torch.stack(take_step(state.stack, *state.batches.draw(state.stack.streams)))
+    return LossTerms(*(total / steps))
 
 
 def take_step(stack: MemberStack, x: Tensor, y: Tensor) -> LossTerms:
     """Update all networks on controls x and patients y, (S, B, R) each; return the losses before the updates."""
-    weights, recipe = stack.weights, stack.recipe
+    networks, recipe, phi = stack.networks, stack.recipe, stack.networks.copula.phi
     stack.steps += 1
-    z = losses.draw_severities(stack.streams, x.shape[1], recipe.near_zero_bound, weights["phi"], recipe.correlated)
-    code = networks.encode_controls(weights, x)
-    change = losses.ByRole(*(networks.compute_change(weights, code, severities) for severities in z))
+    rate = recipe.compute_rate(stack.steps)
+    z = losses.draw_severities(stack.streams, x.shape[1], recipe.near_zero_bound, phi, recipe.correlated)
+    code = networks.f.encode(x)
+    change = losses.ByRole(*(networks.f.decode(code, severities) for severities in z))
     synthetic = x + change.drawn  # y' = f(x, z)
     # theta_D: l_c(D(y), e_1) + l_c(D(y'), e_0)
-    logits = networks.apply_perceptron(weights, "d", torch.cat([synthetic.detach(), y], dim=1))
+    logits = networks.judge(torch.cat([synthetic.detach(), y], dim=1))
     discrimination = losses.discrimination_loss(*logits.chunk(2, dim=1))
-    of_d = [name for name in weights if name.startswith("d.")]
-    _update_weights(stack, of_d, discrimination, recipe.discriminator_ratio)
+    update_networks(stack, {"d": recipe.discriminator_ratio}, discrimination, rate)
     # theta_f, theta_g1 and theta_g2: the weighted sum of all other losses, with g1 and g2 applied to y'
-    fake, shares = networks.apply_perceptron(weights, "d", synthetic), networks.decompose(weights, synthetic)
+    fake = networks.judge(synthetic)
+    inverted, singles = synthetic, change.singles
+    if recipe.detached_inversion:
+        inverted, singles = inverted.detach(), singles.detach()
+    shares = networks.g1(inverted)
     terms = LossTerms(
         discrimination=discrimination,
         adversarial=losses.adversarial_loss(fake),
         change=losses.change_loss(change.drawn),
-        decomposition=losses.decomposition_loss(shares, change.singles),
-        reconstruction=losses.reconstruction_loss(
-            networks.apply_perceptron(weights, "g2", shares.flatten(1, 2)).view(z.singles.shape), z.singles
-        ),
+        decomposition=losses.decomposition_loss(shares, singles),
+        reconstruction=losses.reconstruction_loss(networks.reconstruct(shares), z.singles),
         orthogonality=losses.orthogonality_loss(change.singles),
         monotonicity=losses.monotonicity_loss(change.drawn, change.higher),
         near_zero=losses.near_zero_loss(change.near_zero),
     )
     if recipe.correlated and stack.steps > recipe.copula_after:
-        divergence = losses.copula_loss(fake, weights["phi"], recipe.copula_divergence)
-        _update_weights(stack, ["phi"], divergence, recipe.copula_ratio, recipe.copula_after)
+        divergence = losses.copula_loss(fake, phi, recipe.copula_divergence)
+        update_networks(stack, {"copula": recipe.copula_ratio}, divergence, rate)
     objective = torch.stack([weight * getattr(terms, name) for name, weight in asdict(recipe.weights).items()])
-    others = [name for name in weights if name != "phi" and name not in of_d]
-    _update_weights(stack, others, objective)
-    for name in others:
-        weights[name].detach().clamp_(-recipe.clip, recipe.clip)
+    update_networks(stack, {"f": recipe.f_ratio, "g": 1.0}, objective, rate)
     return LossTerms(*(term.detach() for term in terms))
 
 
-def _update_weights(
-    stack: MemberStack, names: Sequence[str], loss: Tensor, ratio: float = 1.0, steps_without: int = 0
-) -> None:
-    """Take a step of Adam on the sum of a loss; ``ratio`` scales its rate, and the first steps may be without it."""
-    recipe = stack.recipe
-    weights, first, second = (
-        [group[name].detach() for name in names] for group in (stack.weights, stack.first_moments, stack.second_moments)
-    )
-    gradients = torch.autograd.grad(loss.sum(), [stack.weights[name] for name in names], retain_graph=names == ["phi"])
-    counts = torch.full((len(names),), float(stack.steps - steps_without - 1), device=weights[0].device).unbind()
-    step = functools.partial(_adam, beta1=recipe.beta1, beta2=recipe.beta2, eps=recipe.epsilon)
-    step(weights, list(gradients), first, second, [], list(counts), lr=recipe.learning_rate * ratio)
+def update_networks(stack: MemberStack, ratios: Mapping[str, float], loss: Tensor, rate: float) -> None:
+    """Take a step of Adam on the sum of a loss, and clip the weights of f and g.
 
-
-_adam = functools.partial(adam, fused=True, weight_decay=0.0, amsgrad=False, maximize=False)
+    ratios: learning rate of each network of `NETWORKS_OF` that is updated, as a share of ``rate``.
+    """
+    optimisers, clip = {name: stack.optimisers[name] for name in ratios}, stack.recipe.clip
+    parameters = [each for optimiser in optimisers.values() for each in optimiser.param_groups[0]["params"]]
+    torch.autograd.backward(loss.sum(), inputs=parameters, retain_graph="copula" in ratios)
+    for name, optimiser in optimisers.items():
+        (group,) = optimiser.param_groups
+        group["lr"] = rate * ratios[name]
+        optimiser.step()
+        optimiser.zero_grad()
+        if name in ("f", "g"):
+            for parameter in group["params"]:
+                parameter.detach().clamp_(-clip, clip)
 
 
 def release_stopped_members(state: TrainingState, terms: LossTerms, recipe: Recipe) -> None:
-    """Move members that must stop to ``state.trained``: one has converged when its losses are below the bars."""
+    """Move members that must stop to ``state.trained``, given their losses since the last check.
+
+    A member has converged when its losses are below the bars and it has taken the recipe's least number of steps.
+    """
     table, members = torch.stack(terms), state.stack.members
     finite = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)
     below = (terms.reconstruction < recipe.reconstruction_bar) & (terms.monotonicity < recipe.monotonicity_bar)
-    converged, running = below & (state.steps >= recipe.min_steps), []
     last = TrainingOutcome.STEP_LIMIT if state.steps >= recipe.max_steps else None
-    for position, (is_finite, has_converged) in enumerate(zip(finite.tolist(), converged.tolist(), strict=True)):
-        outcome = TrainingOutcome.CONVERGED if has_converged else last
+    running = []
+    for position, (is_finite, met_bars) in enumerate(zip(finite.tolist(), below.tolist(), strict=True)):
+        outcome = TrainingOutcome.CONVERGED if met_bars and state.steps >= recipe.first_stop else last
         outcome = outcome if is_finite else TrainingOutcome.DIVERGED
         if outcome is None:
             running.append(position)
         else:
-            state.trained.append(_make_trained_member(state, position, outcome))
+            state.trained.append(_make_trained_member(state, position, outcome, met_bars))
     if len(running) < len(members):
         state.select_members(running)
 
 
-def _make_trained_member(state: TrainingState, position: int, outcome: TrainingOutcome) -> TrainedMember:
-    weights = {name: weight.detach()[position].cpu().clone() for name, weight in state.stack.weights.items()}
-    return TrainedMember(state.stack.members[position], outcome, state.steps, weights)
+def _make_trained_member(
+    state: TrainingState, position: int, outcome: TrainingOutcome, met_bars: bool
+) -> TrainedMember:
+    stack = state.stack
+    return TrainedMember(
+        member=stack.members[position],
+        outcome=outcome,
+        met_bars=met_bars,
+        steps=state.steps,
+        weights=stack.networks.get_member(position),
+        checks=torch.tensor(stack.history.steps),
+        losses=stack.history.losses[position].clone(),
+    )
 
 
 def extract_head(weights: Mapping[str, Tensor]) -> SurrealHead:
@@ -210,8 +225,8 @@ def extract_head(weights: Mapping[str, Tensor]) -> SurrealHead:
 @torch.inference_mode()
 def _compute_shift_curves(trained: TrainedMember, controls: FloatArray) -> FloatArray:
     """Return the mean change of controls (N, R) under each pattern alone, (Q, M, R), in control sd."""
-    weights = {name: weight.double()[None] for name, weight in trained.weights.items()}
-    code = networks.encode_controls(weights, torch.as_tensor(controls, dtype=torch.float64)[None])
-    singles = torch.eye(weights["phi"].shape[1], dtype=torch.float64).expand(1, len(controls), -1, -1)
-    changes = [networks.compute_change(weights, code, severity * singles) for severity in SEVERITY_LEVELS]
+    f = SurrealNetworks.from_members([trained.weights]).double().f
+    code = f.encode(torch.as_tensor(controls, dtype=torch.float64)[None])
+    singles = torch.eye(f.gate.shape[1], dtype=torch.float64).expand(1, len(controls), -1, -1)
+    changes = [f.decode(code, severity * singles) for severity in SEVERITY_LEVELS]
     return np.stack([change[0].mean(dim=0).numpy() / CONTROL_SD for change in changes])
