@@ -66,7 +66,7 @@ def take_additive_step(stack: state.MemberStack, x: Tensor, y: Tensor) -> losses
     synthetic = x + singles.sum(dim=2)
     logits = stacked.judge(torch.cat([synthetic.detach(), y], dim=1))
     discrimination = losses.discrimination_loss(*logits.chunk(2, dim=1))
-    train.update_networks(stack, {"d": recipe.discriminator_ratio}, discrimination, recipe.learning_rate)
+    stack.update({"d": recipe.discriminator_ratio}, discrimination, recipe.learning_rate)
     shares = stacked.g1(synthetic)
     terms = losses.LossTerms(
         discrimination=discrimination,
@@ -79,7 +79,7 @@ def take_additive_step(stack: state.MemberStack, x: Tensor, y: Tensor) -> losses
         near_zero=losses.near_zero_loss(change(z.near_zero)),
     )
     objective = torch.stack([weight * getattr(terms, name) for name, weight in asdict(recipe.weights).items()])
-    train.update_networks(stack, {"f": 1.0, "g": 1.0}, objective, recipe.learning_rate)
+    stack.update({"f": 1.0, "g": 1.0}, objective, recipe.learning_rate)
     return losses.LossTerms(*(term.detach() for term in terms))
 
 

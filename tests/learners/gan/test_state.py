@@ -196,4 +196,6 @@ def test_the_content_of_a_checkpoint(tmp_path: Path) -> None:
     assert names >= groups | {"0/weights.copula.phi", "0/losses", "0/order.controls", "0/stream.1"}
     assert "0/adam.exp_avg.copula.phi" not in names  # a copula that is not learnt has no moments
     assert json.loads(metadata["identity"])["recipe"] == dataclasses.asdict(SHORT)
-    assert json.loads(metadata["states"])[0].keys() == {"steps", "members", "cursors", "checks", "trained"}
+    assert json.loads(metadata["states"])[0].keys() == {
+        *("steps", "members", "cursors", "checks", "has_started", "trained")
+    }

@@ -88,6 +88,23 @@ class MemberStack:
             for parameter, kept in optimiser.state.items():
                 yield from ((f"{kind}.{names[parameter]}", tensor) for kind, tensor in kept.items())
 
+    def update(self, ratios: Mapping[str, float], loss: Tensor, rate: float) -> None:
+        """Take a step of Adam on the sum of a loss, and clip the weights of f and g.
+
+        ratios: learning rate of each part of `NETWORKS_OF` that is updated, as a share of ``rate``.
+        """
+        optimisers, clip = {name: self.optimisers[name] for name in ratios}, self.recipe.clip
+        parameters = [each for optimiser in optimisers.values() for each in optimiser.param_groups[0]["params"]]
+        torch.autograd.backward(loss.sum(), inputs=parameters, retain_graph="copula" in ratios)
+        for name, optimiser in optimisers.items():
+            (group,) = optimiser.param_groups
+            group["lr"] = rate * ratios[name]
+            optimiser.step()
+            optimiser.zero_grad()
+            if name in ("f", "g"):
+                for parameter in group["params"]:
+                    parameter.detach().clamp_(-clip, clip)
+
     def load_moments(self, tensors: Mapping[str, Tensor]) -> None:
         """Set what Adam keeps of each parameter; those that are not named keep nothing, as before a first step."""
         parameters = dict(self.networks.named_parameters())
@@ -139,6 +156,24 @@ def make_networks(streams: Sequence[torch.Generator], plan: TrainingPlan, n_regi
     return networks
 
 
+class NormalVariation(NamedTuple):
+    """N(mu, C) of people without disease for S members: mean (S, 1, R), and a root (S, R, R) with C = root^T root."""
+
+    mean: Tensor
+    root: Tensor
+
+    def draw(self, batch: int, streams: Sequence[torch.Generator]) -> Tensor:
+        """Return people, (S, B, R), each member's from its own stream on the CPU."""
+        noise = torch.empty(len(streams), batch, self.root.shape[1], dtype=self.root.dtype)
+        for member, stream in zip(noise, streams, strict=True):
+            member.normal_(generator=stream)
+        return torch.baddbmm(self.mean, noise.to(self.root.device), self.root)
+
+    def select(self, positions: Sequence[int]) -> NormalVariation:
+        """Return that of the members at these positions of the S axis."""
+        return NormalVariation(*(each[list(positions)] for each in self))
+
+
 @dataclass
 class BatchSampler:
     """Position of S members in their passes over the people.
@@ -147,18 +182,20 @@ class BatchSampler:
     Controls and patients have separate passes.
 
     table: controls, then patients, (N, R); orders: for controls and for patients, rows of ``table`` in the order of the
-    current pass, (S, N_cn) and (S, N_pt); cursors: number of people already taken from each order; batch: B.
+    current pass, (S, N_cn) and (S, N_pt); cursors: number of people already taken from each order; batch: B; normal:
+    distribution from which controls are drawn instead, once it is known.
     """
 
     table: Tensor
     orders: list[Tensor]
     cursors: list[int]
     batch: int
+    normal: NormalVariation | None = None
 
     def draw(self, streams: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
         """Return the next controls and patients of every member, (S, B, R) each."""
-        controls, patients = (self._draw_group(group, streams) for group in (0, 1))
-        return controls, patients
+        controls = self._draw_group(0, streams) if self.normal is None else self.normal.draw(self.batch, streams)
+        return controls, self._draw_group(1, streams)
 
     def _draw_group(self, group: int, streams: Sequence[torch.Generator]) -> Tensor:
         order, start = self.orders[group], self.cursors[group]
@@ -172,7 +209,12 @@ class BatchSampler:
 
     def select(self, positions: Sequence[int]) -> BatchSampler:
         """Return the sampler of the members at these positions of the S axis."""
-        return replace(self, orders=[order[list(positions)] for order in self.orders], cursors=list(self.cursors))
+        return replace(
+            self,
+            orders=[order[list(positions)] for order in self.orders],
+            cursors=list(self.cursors),
+            normal=None if self.normal is None else self.normal.select(positions),
+        )
 
 
 def make_batch_sampler(controls: Tensor, patients: Tensor, members: Sequence[int], plan: TrainingPlan) -> BatchSampler:
@@ -207,11 +249,15 @@ class TrainedMember:
 
 @dataclass
 class TrainingState:
-    """One stack in training: members, position in the data, and the members that have stopped."""
+    """One stack in training: members, position in the data, the members that have stopped, and whether it has started.
+
+    The start is what comes before the first step, see `.start`.
+    """
 
     stack: MemberStack
     batches: BatchSampler
     trained: list[TrainedMember] = field(default_factory=list)
+    has_started: bool = False
 
     @property
     def running(self) -> bool:
@@ -227,6 +273,13 @@ class TrainingState:
         """Continue with the members at these positions of the S axis only."""
         self.stack, self.batches = self.stack.select(positions), self.batches.select(positions)
 
+    def adopt(self, started: TrainingState) -> None:
+        """Take over copies of the numbers of a stack after its start; the recipe stays."""
+        positions, recipe = range(len(started.stack.members)), self.stack.recipe
+        self.stack, self.batches = started.stack.select(positions), started.batches.select(positions)
+        self.stack.recipe, self.has_started = recipe, True
+        self.stack.streams = [torch.Generator().set_state(each.get_state()) for each in started.stack.streams]
+
 
 def make_training_state(
     members: Sequence[int], plan: TrainingPlan, controls: Tensor, patients: Tensor
@@ -237,14 +290,15 @@ def make_training_state(
     """
     stack = make_member_stack(members, plan, controls.shape[1], controls)
     batches = make_batch_sampler(controls, patients, members, plan)
-    return TrainingState(stack, batches)
+    has_no_start = plan.recipe.start == "random" and plan.recipe.draw_controls == "people"
+    return TrainingState(stack, batches, has_started=has_no_start)
 
 
 class _StackRecord(BaseModel):
     """Progress of one stack, as JSON.
 
-    checks: steps at the checks of the members in training; trained: number, outcome, whether the bars were met, and
-    steps of each member that has stopped.
+    checks: steps at the checks of the members in training; has_started: whether the start is done; trained: number,
+    outcome, whether the bars were met, and steps of each member that has stopped.
     """
 
     model_config = ConfigDict(strict=True)
@@ -253,6 +307,7 @@ class _StackRecord(BaseModel):
     members: list[NonNegativeInt]
     cursors: list[NonNegativeInt]
     checks: list[NonNegativeInt]
+    has_started: bool
     trained: list[tuple[NonNegativeInt, TrainingOutcome, bool, NonNegativeInt]]
 
 
@@ -289,6 +344,8 @@ def _iter_live_tensors(state: TrainingState) -> Iterator[tuple[str, Tensor]]:
     yield from ((f"weights.{name}", weight) for name, weight in state.stack.networks.state_dict().items())
     for name, order in zip(("controls", "patients"), state.batches.orders, strict=True):
         yield f"order.{name}", order
+    if state.batches.normal is not None:
+        yield from zip(("normal.mean", "normal.root"), state.batches.normal, strict=True)
 
 
 def _collect_tensors(state: TrainingState) -> dict[str, Tensor]:
@@ -308,8 +365,13 @@ def _restore_state(state: TrainingState, record: _StackRecord, tensors: dict[str
     if sorted([*record.members, *(member for member, *_ in record.trained)]) != sorted(members):
         raise ValueError("it has other members")
     state.select_members([members.index(member) for member in record.members])
-    stack = state.stack
+    stack, state.has_started = state.stack, record.has_started
     stack.steps, state.batches.cursors = record.steps, record.cursors
+    if "normal.mean" in tensors:
+        n_members, n_regions, like = len(stack.members), stack.networks.n_regions, state.batches.table
+        state.batches.normal = NormalVariation(
+            like.new_zeros(n_members, 1, n_regions), like.new_zeros(n_members, n_regions, n_regions)
+        )
     for name, tensor in _iter_live_tensors(state):
         _check_like(name, tensors[name], tensor)
         tensor.copy_(tensors[name])
@@ -334,6 +396,16 @@ def _restore_state(state: TrainingState, record: _StackRecord, tensors: dict[str
     ]
 
 
+def identify_training(plan: TrainingPlan, controls: Tensor, patients: Tensor) -> dict[str, object]:
+    """Return what distinguishes a training: the plan, and a digest of the data."""
+    digest = hashlib.sha256()
+    for people in (controls, patients):
+        digest.update(np.ascontiguousarray(people.cpu().numpy()).tobytes())
+    data = {"controls": len(controls), "patients": len(patients), "regions": controls.shape[1]}
+    values = json.loads(json.dumps(asdict(plan)))
+    return {"format": CHECKPOINT_FORMAT, **values, **data, "data": digest.hexdigest()}
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """File of a training; nothing is saved or loaded without a path.
@@ -348,17 +420,22 @@ class Checkpoint:
     @classmethod
     def begin(cls, path: Path | None, plan: TrainingPlan, controls: Tensor, patients: Tensor) -> Checkpoint:
         """Return the states of all stacks: before their first step, or those of the file."""
-        digest = hashlib.sha256()
-        for people in (controls, patients):
-            digest.update(np.ascontiguousarray(people.cpu().numpy()).tobytes())
-        data = {"controls": len(controls), "patients": len(patients), "regions": controls.shape[1]}
-        values = json.loads(json.dumps(asdict(plan)))
-        identity = {"format": CHECKPOINT_FORMAT, **values, **data, "data": digest.hexdigest()}
+        identity = identify_training(plan, controls, patients)
         states = [make_training_state(members, plan, controls, patients) for members in plan.stacks]
         checkpoint = cls(path, states, identity)
         if path is not None and path.exists():
             checkpoint._load(path)
         return checkpoint
+
+    def adopt_starts(self, starts: Checkpoint, plan: TrainingPlan, controls: Tensor, patients: Tensor) -> None:
+        """Let stacks that have not started begin where the starts of the same members end."""
+        own = identify_training(replace(plan, recipe=plan.recipe.forget_training()), controls, patients)
+        if differing := [key for key in own if starts.identity.get(key) != own[key]]:
+            what = f"the starts belong to another training, which differs in {', '.join(differing)}"
+            raise RindicesError(f"{what}: prepare them for the same people, members, seed and recipe.")
+        for state, started in zip(self.states, starts.states, strict=True):
+            if not state.has_started:
+                state.adopt(started)
 
     def save(self) -> None:
         """Write the state of all stacks; after a crash the file is the old one or the new one."""
@@ -375,6 +452,7 @@ class Checkpoint:
                 members=list(state.stack.members),
                 cursors=state.batches.cursors,
                 checks=state.stack.history.steps,
+                has_started=state.has_started,
                 trained=[(each.member, each.outcome, each.met_bars, each.steps) for each in state.trained],
             ).model_dump(mode="json")
             for state in self.states
