@@ -21,25 +21,25 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 
 from benchmarks.paper.common import RESULTS, TrainedTask, write_table
 from rindices.learners.gan import losses, networks, state, train
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
 
 SEED, RATE = 100, 8e-4
-draw_published_weights = networks.draw_weights
+make_published_networks, make_published_optimisers = state.make_networks, state.make_optimisers
 
 
-def draw_weights(n_regions: int, n_patterns: int, sd: float, streams: Sequence[torch.Generator], like: Tensor) -> Any:
-    """Return the weights of `networks.draw_weights`, with biases that start uniformly, as torch's linear layers do."""
-    weights = draw_published_weights(n_regions, n_patterns, sd, streams, like)
+def make_networks(streams: Sequence[torch.Generator], plan: TrainingPlan, n_regions: int) -> networks.SurrealNetworks:
+    """Return the networks of `state.make_networks`, with biases that start uniformly, as torch's linear layers do."""
+    drawn = make_published_networks(streams, plan, n_regions)
+    weights = dict(drawn.named_parameters())
     for name, weight in weights.items():
         if "bias" in name:
             n_inputs = weights[name.replace("_bias", "").replace("bias", "weight")].shape[1]
             for member, stream in zip(weight.detach(), streams, strict=True):
                 member.copy_((2 * torch.rand(member.shape, generator=stream) - 1) / math.sqrt(n_inputs))
-    return weights
+    return drawn
 
 
 def measure_orthogonality_of_means(singles: Tensor) -> Tensor:
@@ -48,47 +48,44 @@ def measure_orthogonality_of_means(singles: Tensor) -> Tensor:
     return (unit @ unit.mT - torch.eye(unit.shape[1])).square().mean(dim=(1, 2))
 
 
-def decay_weights(weights: list[Tensor], gradients: list[Tensor], *rest: Any, lr: float, **options: Any) -> None:
-    """Take a step of Adam that also shrinks the weights of f, g1 and g2, whose rate is higher than that of D."""
-    decay = 2.5e-3 if lr == RATE else 0.0
-    adam(weights, gradients, *rest, lr=lr, weight_decay=decay, fused=True, amsgrad=False, maximize=False, **options)
+def make_decaying_optimisers(stacked: networks.SurrealNetworks, recipe: Recipe) -> dict[str, torch.optim.Adam]:
+    """Return the optimisers of `state.make_optimisers`; those of f, g1 and g2 also shrink the weights."""
+    optimisers = make_published_optimisers(stacked, recipe)
+    for name in ("f", "g"):
+        optimisers[name].param_groups[0]["weight_decay"] = 2.5e-3
+    return optimisers
 
 
 def take_additive_step(stack: state.MemberStack, x: Tensor, y: Tensor) -> losses.LossTerms:
     """Take a step as `train.take_step` does, with changes of single patterns that are added up and each monotonic."""
-    weights, recipe = stack.weights, stack.recipe
+    stacked, recipe = stack.networks, stack.recipe
     stack.steps += 1
-    z = losses.draw_severities(stack.streams, x.shape[1], recipe.near_zero_bound, weights["phi"])
-    change = functools.partial(networks.compute_change, weights, networks.encode_controls(weights, x))
+    z = losses.draw_severities(stack.streams, x.shape[1], recipe.near_zero_bound, stacked.copula.phi)
+    change = functools.partial(stacked.f.decode, stacked.f.encode(x))
     singles, higher = change(z.singles), change(torch.diag_embed(z.higher))
     synthetic = x + singles.sum(dim=2)
-    logits = networks.apply_perceptron(weights, "d", torch.cat([synthetic.detach(), y], dim=1))
+    logits = stacked.judge(torch.cat([synthetic.detach(), y], dim=1))
     discrimination = losses.discrimination_loss(*logits.chunk(2, dim=1))
-    of_d = [name for name in weights if name.startswith("d.")]
-    train._update_weights(stack, of_d, discrimination, recipe.discriminator_ratio)
-    shares = networks.decompose(weights, synthetic)
-    r = networks.apply_perceptron(weights, "g2", shares.flatten(1, 2)).view(z.singles.shape)
+    stack.update({"d": recipe.discriminator_ratio}, discrimination, recipe.learning_rate)
+    shares = stacked.g1(synthetic)
     terms = losses.LossTerms(
         discrimination=discrimination,
-        adversarial=losses.adversarial_loss(networks.apply_perceptron(weights, "d", synthetic)),
+        adversarial=losses.adversarial_loss(stacked.judge(synthetic)),
         change=losses.change_loss(synthetic - x),
         decomposition=losses.decomposition_loss(shares, singles),
-        reconstruction=losses.reconstruction_loss(r, z.singles),
+        reconstruction=losses.reconstruction_loss(stacked.reconstruct(shares), z.singles),
         orthogonality=losses.orthogonality_loss(torch.cat([singles, higher], dim=1)),
         monotonicity=losses.monotonicity_loss(singles, higher),
         near_zero=losses.near_zero_loss(change(z.near_zero)),
     )
     objective = torch.stack([weight * getattr(terms, name) for name, weight in asdict(recipe.weights).items()])
-    others = [name for name in weights if name != "phi" and name not in of_d]
-    train._update_weights(stack, others, objective)
-    for name in others:
-        weights[name].detach().clamp_(-recipe.clip, recipe.clip)
+    stack.update({"f": 1.0, "g": 1.0}, objective, recipe.learning_rate)
     return losses.LossTerms(*(term.detach() for term in terms))
 
 
 MEANS = (losses, "orthogonality_loss", measure_orthogonality_of_means)
-DECAY = (train, "_adam", decay_weights)
-BIASES = (state, "draw_weights", draw_weights)
+DECAY = (state, "make_optimisers", make_decaying_optimisers)
+BIASES = (state, "make_networks", make_networks)
 ADDITIVE = (train, "take_step", take_additive_step)
 CAUSES: dict[str, tuple[list[tuple[Any, str, Any]], dict[str, Any]]] = {
     "the paper's text": ([], {}),

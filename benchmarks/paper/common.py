@@ -22,6 +22,8 @@ from rindices.selection.agreement import align_columns, members_agreement, patte
 
 RESULTS = Path(__file__).parent / "results"
 MEMBERS, STEPS = 3, 10_000
+PAPER = Recipe(learning_rate=8e-4)
+"""The published training at the rate of the authors' package."""
 SHORT = {"min_steps": STEPS, "max_steps": STEPS}
 """Changes of the recipe: a tenth of its steps."""
 FIGURES = "Pattern-c-index of the mean member / agreement among members."
@@ -33,7 +35,7 @@ def measure_training(label: str, task: str, changes: dict[str, Any]) -> dict[str
 
     Returns the accuracy of the mean member with its error, and the agreement among the members.
     """
-    plan = TrainingPlan(3, Recipe().replace(**SHORT, **changes), members=tuple(range(MEMBERS)))
+    plan = TrainingPlan(3, PAPER.replace(**SHORT, **changes), members=tuple(range(MEMBERS)))
     start = time.perf_counter()
     reached = TrainedTask.begin(task, 0, False, plan).train_until(STEPS)
     row = {"label": label, "task": task, "seconds": round(time.perf_counter() - start, 1)}
@@ -66,7 +68,7 @@ class TrainedTask:
         weights = {number: trained.weights for number, trained in stopped.items()}
         for state in states:
             for position, number in enumerate(state.stack.members):
-                weights[number] = {name: each.detach()[position] for name, each in state.stack.weights.items()}
+                weights[number] = state.stack.networks.get_member(position)
         patients, truth = self.case.X[self.case.y == 1], self.case.truth
         indices = np.stack([extract_head(weights[number]).infer(patients) for number in self.plan.members])
         scores = np.array([pattern_c_index(truth, r).mean for r in indices])

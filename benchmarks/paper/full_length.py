@@ -16,9 +16,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from benchmarks.paper.common import RESULTS, TrainedTask, write_table
+from benchmarks.paper.common import PAPER, RESULTS, TrainedTask, write_table
 from benchmarks.suites.paper import PAPER_TASKS, SURREAL_GAN_SCORES, TABLE_6_SCORES
-from rindices.learners.gan.recipe import ORTHOGONALITY_WEIGHTS, Recipe, TrainingPlan
+from rindices.learners.gan.recipe import ORTHOGONALITY_WEIGHTS, TrainingPlan
 
 PATH = RESULTS / "full_length.json"
 SEED, QUARTERS = 0, (1, 2, 3, 4)
@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", nargs="+", default=["basic", "scarce", "mild"], choices=PAPER_TASKS)
     parser.add_argument("--members", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=Recipe().min_steps)
+    parser.add_argument("--steps", type=int, default=PAPER.min_steps)
     parser.add_argument("--adjusted", action="store_true", help="for age, sex and head size; the paper's were not")
     parser.add_argument("--also", type=float, nargs="+", default=[], help="other lambdas to go on with")
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()), help="folder for checkpoints")
@@ -50,7 +50,7 @@ def main() -> None:
 
 def train_row(rows: list[Row], task: str, weight: float, quarter: int, options: argparse.Namespace) -> Row:
     """Train the members of a task at one lambda to a quarter of the length, unless they are; return their row."""
-    recipe = Recipe().replace(orthogonality=weight, min_steps=options.steps, max_steps=round(1.2 * options.steps))
+    recipe = PAPER.replace(orthogonality=weight, min_steps=options.steps, max_steps=round(1.2 * options.steps))
     key = {"task": task, "adjusted": options.adjusted, "rate": recipe.learning_rate, "steps": options.steps}
     key |= {"members": options.members, "orthogonality": weight}
     row = next((each for each in rows if key.items() <= each.items()), None)

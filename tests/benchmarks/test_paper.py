@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from benchmarks.paper import causes, full_length
-from benchmarks.paper.common import TrainedTask
+from benchmarks.paper.common import PAPER, TrainedTask
 from rindices.learners.gan import losses, state, train
-from rindices.learners.gan.recipe import Recipe, TrainingPlan
+from rindices.learners.gan.recipe import TrainingPlan
 
 
 @pytest.mark.slow
@@ -30,7 +30,7 @@ def test_a_run_of_the_paper_chooses_lambda_by_agreement_and_resumes(
     assert chosen["curve"][0]["agreement"] == max(row["curve"][0]["agreement"] for row in rows)
     assert [point["steps"] for point in chosen["curve"]] == [100, 200, 300, 480]
     assert "| scarce | no | 0." in (tmp_path / "full_length.md").read_text("utf-8")
-    recipe = Recipe().replace(orthogonality=chosen["orthogonality"], min_steps=400, max_steps=480)
+    recipe = PAPER.replace(orthogonality=chosen["orthogonality"], min_steps=400, max_steps=480)
     whole = TrainedTask.begin("scarce", 0, False, TrainingPlan(3, recipe, 0, (0, 1))).train_until(300)
     assert whole["members"] == chosen["curve"][2]["members"]
     full_length.main()
@@ -44,8 +44,8 @@ def test_the_program_of_2022_is_that_of_the_authors(monkeypatch: pytest.MonkeyPa
         pytest.skip("another version of SurrealGAN is installed")
     for target, name, new in causes.CAUSES["the program of 2022"][0]:
         monkeypatch.setattr(target, name, new)
-    stack = state.make_member_stack((0,), TrainingPlan(3, Recipe(), seed=7), 20, torch.zeros(()))
-    own = {name: weight.detach()[0].clone() for name, weight in stack.weights.items()}
+    stack = state.make_member_stack((0,), TrainingPlan(3, PAPER, seed=7), 20, torch.zeros(()))
+    own = stack.networks.get_member(0)
     options = {"lam": 0.2, "zeta": 80, "kappa": 80, "gamma": 6, "mu": 500, "eta": 6, "nROI": 20, "npattern": 3}
     model = package.SurrealGAN()
     model.create(package.dotdict(options | {"lr": 8e-4, "beta1": 0.5, "max_gnorm": 100, "lipschitz_k": 0.5}))
@@ -63,7 +63,7 @@ def test_the_program_of_2022_is_that_of_the_authors(monkeypatch: pytest.MonkeyPa
     x, y = 1 + 0.1 * torch.randn(2, 1, 16, 20, generator=torch.Generator().manual_seed(0))
     for _ in range(3):
         before = stack.streams[0].get_state()
-        z = losses.draw_severities(stack.streams, 16, 0.05, stack.weights["phi"])
+        z = losses.draw_severities(stack.streams, 16, 0.05, stack.networks.copula.phi)
         stack.streams[0].set_state(before)
         higher = torch.diag_embed(z.higher)
         monkeypatch.setattr(package, "sample_z_previous", lambda _, i, __, z=z: z.singles[0, :, i])
@@ -71,8 +71,6 @@ def test_the_program_of_2022_is_that_of_the_authors(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(package, "sample_z_cn", lambda _, __, z=z: z.near_zero[0])
         model.train_instance(x[0], y[0])
         train.take_step(stack, x, y)
-    torch.testing.assert_close(model.netDecomposer.model[1].weight.T, stack.weights["g1.weight"][0], rtol=0, atol=1e-6)
-    torch.testing.assert_close(model.netMapping.model[7].weight.T, stack.weights["f.decode2"][0], rtol=0, atol=1e-6)
-    torch.testing.assert_close(
-        model.netDiscriminator.model[0].weight.T, stack.weights["d.weight1"][0], rtol=0, atol=1e-6
-    )
+    torch.testing.assert_close(model.netDecomposer.model[1].weight.T, stack.networks.g1.weight[0], rtol=0, atol=1e-6)
+    torch.testing.assert_close(model.netMapping.model[7].weight.T, stack.networks.f.decode2[0], rtol=0, atol=1e-6)
+    torch.testing.assert_close(model.netDiscriminator.model[0].weight.T, stack.networks.d.weight1[0], rtol=0, atol=1e-6)

@@ -7,8 +7,14 @@ from benchmarks.suites.baselines.decompositions import LDABaseline
 from rindices.learners.gan.estimator import SurrealGAN
 from rindices.learners.gan.recipe import Recipe
 
-BRIEF = Recipe().replace(
-    min_steps=20, max_steps=20, check_every=20, reconstruction_bar=1e3, monotonicity_bar=1e3, batch_share=4
+BRIEF = Recipe(
+    learning_rate=8e-4,
+    min_steps=20,
+    max_steps=20,
+    check_every=20,
+    reconstruction_bar=1e3,
+    monotonicity_bar=1e3,
+    batch_share=4,
 )
 
 

@@ -15,9 +15,10 @@ from enum import StrEnum
 from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import rankdata, spearmanr
 
-from rindices._typing import FloatArray
+from rindices._typing import FloatArray, IntArray
 from rindices.errors import InputError
 from rindices.learners.contrastive.estimator import (
     UNIT_SEVERITY_QUANTILE,
@@ -77,6 +78,20 @@ class HeldOutLikelihood(NamedTuple):
         return float("nan") if value is None else value
 
 
+class NetworkTraining(NamedTuple):
+    """What is kept of the training of a member with networks.
+
+    met_bars: whether its losses were below the bars of the recipe at its last check; checks (K,): steps at its checks;
+    losses (K, 8): means of each of `LOSS_NAMES` over the steps since the check before; weights: of its networks, by
+    their names in the state of `SurrealNetworks`.
+    """
+
+    met_bars: bool
+    checks: IntArray
+    losses: NDArray[np.float32]
+    weights: dict[str, NDArray[np.float32]]
+
+
 class Member(NamedTuple):
     """One repetition of a training.
 
@@ -84,7 +99,7 @@ class Member(NamedTuple):
     steps; 0 for learners without any; head: inference; patterns (Q, M, R): change of each region at each of
     `SEVERITY_LEVELS`, in control standard deviations, for the average control; evidence: concordance, dimension and
     difference agreement of two fits on disjoint halves of the people. It is needed where members share people, because
-    such members agree even on noise; held_out: for learners with a likelihood.
+    such members agree even on noise; held_out: for learners with a likelihood; training: for learners with networks.
     """
 
     number: int
@@ -94,6 +109,7 @@ class Member(NamedTuple):
     patterns: FloatArray
     evidence: SplitHalfAgreement | None = None
     held_out: HeldOutLikelihood | None = None
+    training: NetworkTraining | None = None
 
 
 def choose_shape(held_out: Sequence[HeldOutLikelihood]) -> str:

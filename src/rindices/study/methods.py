@@ -292,7 +292,7 @@ class _SurrealGANMethod(StudyMethod):
             raise StudyError(
                 "orthogonality is part of the grid: set it as model.orthogonality, not in method_settings."
             )
-        return asdict(customise_recipe(Recipe(), learn_copula=correlated, **settings))
+        return asdict(customise_recipe(Recipe(learning_rate=8e-4), learn_copula=correlated, **settings))
 
     def shorten(self, work: MemberSet) -> MemberSet | None:
         from rindices.learners.gan.recipe import recipe_from_dict

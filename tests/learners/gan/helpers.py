@@ -12,7 +12,7 @@ from rindices.learners.gan.recipe import Recipe, TrainingPlan
 from rindices.learners.gan.state import MemberStack, TrainedMember, make_member_stack
 
 PAPER = Recipe().replace(learning_rate=8e-4)
-SHORT = Recipe().replace(min_steps=20, max_steps=60, check_every=10)
+SHORT = PAPER.replace(min_steps=20, max_steps=60, check_every=10)
 PEOPLE = (
     1 + 0.1 * np.random.default_rng(0).standard_normal((40, 9)),
     1 + 0.1 * np.random.default_rng(1).standard_normal((90, 9)),
@@ -28,7 +28,7 @@ def make_stack(
 
 def draw_people(stack: MemberStack, batch: int, generator: torch.Generator, sd: float = 0.1) -> tuple[Tensor, Tensor]:
     """Random controls and patients of every member, (S, B, R) each."""
-    weight = stack.weights["f.encode1"]
+    weight = stack.networks.f.encode1
     shape = (2, len(weight), batch, weight.shape[1])
     x, y = 1 + sd * torch.randn(shape, generator=generator, dtype=weight.dtype)
     return x, y
@@ -38,6 +38,9 @@ def are_equal(first: list[TrainedMember], second: list[TrainedMember]) -> bool:
     return all(
         a.member == b.member
         and a.outcome is b.outcome
+        and a.met_bars == b.met_bars
+        and torch.equal(a.checks, b.checks)
+        and torch.equal(a.losses, b.losses)
         and all(torch.equal(a.weights[name], b.weights[name]) for name in a.weights)
         for a, b in zip(first, second, strict=True)
     )

@@ -13,7 +13,7 @@ class Reference:
     """One member with the paper's networks and Algorithm 1 (f, g1 and g2 on the sum)."""
 
     def __init__(self, weights: Mapping[str, Tensor], rate: float, loss_weights: object) -> None:
-        self.p = {name: nn.Parameter(w.detach().clone()) for name, w in weights.items()}
+        self.p = {name: nn.Parameter(w.detach().clone()) for name, w in weights.items() if "copula" not in name}
         self.w = loss_weights
         d = [p for name, p in self.p.items() if name.startswith("d.")]
         self.rest = [p for name, p in self.p.items() if not name.startswith("d.")]

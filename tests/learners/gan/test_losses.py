@@ -204,19 +204,18 @@ def simulate(correlation: float) -> tuple[torch.Tensor, torch.Tensor]:
     return x, y + severities @ PATTERNS
 
 
-def fit_patterns(weights: networks.Weights) -> None:
+def fit_patterns(f: networks.Transformation) -> None:
     """Least squares of f's change on the true patterns, within the clip."""
-    f = [weight for name, weight in weights.items() if name.startswith("f.")]
-    adam = torch.optim.Adam(f, lr=3e-3)
+    adam = torch.optim.Adam(f.parameters(), lr=3e-3)
     generator = torch.Generator().manual_seed(1)
     for _ in range(1500):
         x = 1 + 0.1 * torch.randn(MEMBERS, 64, REGIONS, generator=generator)
         z = torch.rand(MEMBERS, 64, 2, generator=generator)
-        change = networks.compute_change(weights, networks.encode_controls(weights, x), z)
+        change = f.decode(f.encode(x), z)
         adam.zero_grad()
         (change - z @ PATTERNS).square().mean().backward()
         adam.step()
-        for weight in f:
+        for weight in f.parameters():
             weight.data.clamp_(-RECIPE.clip, RECIPE.clip)
 
 
@@ -226,23 +225,22 @@ def fit_patterns(weights: networks.Weights) -> None:
 @pytest.mark.parametrize(("truth", "low", "high"), [(0.5, 0.3, 0.7), (0.0, -0.15, 0.15)])
 def test_the_learnt_correlation(truth: float, low: float, high: float) -> None:
     state = make_training_state(range(MEMBERS), TrainingPlan(2, RECIPE), *simulate(truth))
-    fit_patterns(state.stack.weights)
+    fit_patterns(state.stack.networks.f)
     train_stack(state, RECIPE, until=2500)
-    factor = losses.copula_factor(state.stack.weights["phi"])
+    factor = losses.copula_factor(state.stack.networks.copula.phi)
     learnt = (factor @ factor.mT)[:, 0, 1]
     assert ((low < learnt) & (learnt < high)).all(), learnt
 
 
 def test_the_copula_follows_the_slope_of_its_loss() -> None:
     """Against differences of the loss over phi, through Phi, f and D."""
-    weights = make_stack(7, 3, (0, 1), dtype=torch.float64).weights
+    stacked = make_stack(7, 3, (0, 1), dtype=torch.float64).networks
     phi = torch.eye(3).double().repeat(2, 1, 1) + 0.3 * torch.ones(3, 3).tril(-1)
     x = 1 + 0.1 * numbers(2, 6, 7)
 
     def compute(phi: torch.Tensor) -> torch.Tensor:
         z = losses.draw_severities([losses.make_member_generator(0, m) for m in (0, 1)], 6, 0.05, phi, True)
-        y = x + networks.compute_change(weights, networks.encode_controls(weights, x), z.drawn)
-        return losses.copula_loss(networks.apply_perceptron(weights, "d", y), phi, 0.02).sum()
+        return losses.copula_loss(stacked.judge(stacked.f(x, z.drawn)), phi, 0.02).sum()
 
     assert torch.autograd.gradcheck(compute, phi.requires_grad_())
 
@@ -250,6 +248,6 @@ def test_the_copula_follows_the_slope_of_its_loss() -> None:
 def test_the_copula_holds_still_until_its_time() -> None:
     state = make_training_state(range(MEMBERS), TrainingPlan(2, RECIPE.replace(copula_after=100)), *simulate(0.5))
     train_stack(state, state.stack.recipe, until=100)
-    assert torch.equal(state.stack.weights["phi"], torch.eye(2).repeat(MEMBERS, 1, 1))
+    assert torch.equal(state.stack.networks.copula.phi, torch.eye(2).repeat(MEMBERS, 1, 1))
     train_stack(state, state.stack.recipe, until=200)
-    assert not torch.equal(state.stack.weights["phi"], torch.eye(2).repeat(MEMBERS, 1, 1))
+    assert not torch.equal(state.stack.networks.copula.phi, torch.eye(2).repeat(MEMBERS, 1, 1))

@@ -9,6 +9,9 @@ import pytest
 
 from rindices.errors import RindicesError
 from rindices.learners.gan.recipe import (
+    LOSS_NAMES,
+    PUBLISHED,
+    SURREAL_GAN,
     LossWeights,
     Recipe,
     customise_recipe,
@@ -16,11 +19,14 @@ from rindices.learners.gan.recipe import (
 )
 
 
-def test_the_paper_recipe_holds_section_3_3() -> None:
-    paper = Recipe()
+def test_the_published_recipe_holds_section_3_3() -> None:
+    paper = PUBLISHED
+    assert paper == Recipe()
     assert dataclasses.astuple(paper.weights) == (1, 6, 80, 80, 0.2, 500, 6)
-    assert paper.learning_rate == 4 * 2e-4  # as the authors' package; the text has 2e-4 for f and 4e-5 for D
-    assert paper.discriminator_ratio == pytest.approx(4e-5 / 2e-4)
+    assert paper.learning_rate * paper.f_ratio == 2e-4
+    assert paper.learning_rate * paper.discriminator_ratio == pytest.approx(4e-5)
+    assert (paper.start, paper.draw_controls, paper.last_rate, paper.share) == ("random", "people", 1, 1)
+    assert [paper.standardised_d, paper.detached_inversion, paper.correlated] == [False] * 3
     assert (paper.beta1, paper.beta2, paper.clip) == (0.5, 0.999, 0.5)
     assert (paper.min_steps, paper.reconstruction_bar, paper.monotonicity_bar) == (
         100_000,
@@ -36,6 +42,13 @@ def test_weights_are_replaced_by_their_own_names() -> None:
     assert Recipe().weights.orthogonality == 0.2
 
 
+def test_the_names_of_the_losses_are_those_of_the_terms() -> None:
+    pytest.importorskip("torch")
+    from rindices.learners.gan.losses import LossTerms
+
+    assert LossTerms._fields == LOSS_NAMES
+
+
 def test_a_misspelt_field_is_answered_with_the_nearest() -> None:
     with pytest.raises(RindicesError, match="did you mean 'orthogonality'"):
         Recipe().replace(ortogonality=0.4)
@@ -46,7 +59,11 @@ def test_a_misspelt_field_is_answered_with_the_nearest() -> None:
     [
         {"learning_rate": 0.0},
         {"beta1": 1.0},
-        {"min_steps": 10, "max_steps": 5},
+        {"min_steps": -1},
+        {"start": "warm"},
+        {"draw_controls": "all"},
+        {"standardised_d": 1},
+        {"last_rate": 0.0},
         {"change": -1.0},
         {"max_batch": 0},
         {"near_zero_bound": 2.0},
@@ -73,11 +90,27 @@ def test_the_batch_is_an_eighth_of_the_patients_capped() -> None:
     assert Recipe().batch_size(10, 3) == 1
 
 
-def test_a_cap_below_the_minimum_lowers_the_minimum() -> None:
+def test_a_cap_below_the_minimum_leaves_the_minimum() -> None:
     capped = customise_recipe(Recipe(), max_steps=100)
-    assert (capped.max_steps, capped.min_steps) == (100, 100)
-    with pytest.raises(RindicesError, match="lower min_steps"):
-        customise_recipe(Recipe(), max_steps=100, min_steps=200)
+    assert (capped.max_steps, capped.min_steps) == (100, 100_000)
+
+
+def test_rates_fall_along_a_cosine_and_keep_members_to_the_end() -> None:
+    recipe = Recipe(learning_rate=1.0, last_rate=0.2, min_steps=10, max_steps=100)
+    assert recipe.compute_rate(1) == 1.0
+    assert recipe.compute_rate(51) == pytest.approx(0.6)
+    assert recipe.compute_rate(101) == pytest.approx(0.2)
+    assert recipe.first_stop == 100
+    constant = recipe.replace(last_rate=1.0)
+    assert {constant.compute_rate(step) for step in (1, 30, 100)} == {1.0}
+    assert constant.first_stop == 10
+
+
+def test_trainings_that_differ_after_the_start_share_it() -> None:
+    tuned = SURREAL_GAN.replace(orthogonality=0.8, f_ratio=1.0, max_steps=50)
+    assert tuned.forget_training() == SURREAL_GAN.forget_training()
+    for changed in ({"reconstruction": 1.0}, {"share": 0.5}, {"start_steps": 1}, {"discriminator_ratio": 1.0}):
+        assert SURREAL_GAN.replace(**changed).forget_training() != SURREAL_GAN.forget_training()
 
 
 def test_values_become_json_and_back() -> None:
@@ -86,6 +119,8 @@ def test_values_become_json_and_back() -> None:
 
 
 def test_a_field_without_effect_is_refused() -> None:
+    with pytest.raises(RindicesError, match="start_steps has no effect"):
+        customise_recipe(Recipe(), start_steps=10)
     with pytest.raises(RindicesError, match="copula_ratio has no effect"):
         customise_recipe(Recipe(), copula_ratio=0.1)
     learnt = customise_recipe(Recipe(), learn_copula=True, copula_ratio=0.1)

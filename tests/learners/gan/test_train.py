@@ -49,6 +49,47 @@ def test_a_member_below_the_bars_stops_after_the_minimum() -> None:
     assert only.steps == 20
 
 
+def test_bars_that_are_met_before_the_minimum_are_not_convergence() -> None:
+    easy = SHORT.replace(reconstruction_bar=1e3, monotonicity_bar=1e3, min_steps=100)
+    (only,) = train_stacks(*PEOPLE, TrainingPlan(2, easy))
+    assert (only.outcome, only.met_bars, only.steps) == (TrainingOutcome.STEP_LIMIT, True, 60)
+    (hard,) = train_stacks(*PEOPLE, TrainingPlan(2, SHORT))
+    assert not hard.met_bars
+
+
+def test_a_check_has_the_means_of_the_losses_since_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, take_step = [], train.take_step
+    monkeypatch.setattr(train, "take_step", lambda *a: taken.append(take_step(*a)) or taken[-1])
+    (only,) = train_stacks(*PEOPLE, TrainingPlan(2, SHORT.replace(max_steps=25)))
+    each = torch.stack([torch.stack(terms)[:, 0] for terms in taken])
+    wanted = torch.stack([each[:10].mean(dim=0), each[10:20].mean(dim=0), each[20:].mean(dim=0)])
+    torch.testing.assert_close(only.losses, wanted)
+    assert only.checks.tolist() == [10, 20, 25]
+    assert only.losses.dtype == torch.float32
+
+
+def test_rates_are_those_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = SHORT.replace(f_ratio=0.1, discriminator_ratio=0.5, last_rate=0.05, max_steps=20)
+    state = make_training_state((0,), TrainingPlan(2, recipe), *(torch.as_tensor(p).float() for p in PEOPLE))
+    train.run_steps(state, 11)  # the eleventh of twenty steps is the middle of the cosine
+    rates = {name: optimiser.param_groups[0]["lr"] for name, optimiser in state.stack.optimisers.items()}
+    middle = 8e-4 * (0.05 + 0.95 / 2)
+    assert rates["g"] == pytest.approx(middle)
+    assert rates["f"] == pytest.approx(0.1 * middle)
+    assert rates["d"] == pytest.approx(0.5 * middle)
+
+
+def test_a_detached_inversion_does_not_train_f() -> None:
+    only_inversion = {"adversarial": 0, "change": 0, "orthogonality": 0, "monotonicity": 0, "near_zero": 0}
+    for detached in (True, False):
+        stack = make_stack(12, 2, [0], PAPER.replace(**only_inversion, detached_inversion=detached))
+        before = stack.networks.get_member(0)
+        train.take_step(stack, *draw_people(stack, 8, torch.Generator().manual_seed(3)))
+        moved = {name for name, weight in stack.networks.get_member(0).items() if not torch.equal(weight, before[name])}
+        assert ("f.encode1" in moved) != detached
+        assert moved >= {"g1.weight", "g2.weight1", "d.weight1"}
+
+
 def test_members_leave_a_stack_one_by_one() -> None:
     free = SHORT.replace(min_steps=0)
     plan = TrainingPlan(2, free, members=(0, 1, 2), stack=3)
@@ -98,13 +139,13 @@ class CheckedStack:
     def __init__(self, stack: MemberStack) -> None:
         self.stack, recipe = stack, stack.recipe
         members = range(len(stack.members))
-        weights = [{n: w[m] for n, w in stack.weights.items() if n != "phi"} for m in members]
+        weights = [stack.networks.get_member(m) for m in members]
         self.plains = [Reference(each, recipe.learning_rate, recipe.weights) for each in weights]
 
     def take_step(self, x: torch.Tensor, y: torch.Tensor) -> LossTerms:
         stack = self.stack
         states = [stream.get_state() for stream in stack.streams]
-        z = losses.draw_severities(stack.streams, x.shape[1], stack.recipe.near_zero_bound, stack.weights["phi"])
+        z = losses.draw_severities(stack.streams, x.shape[1], stack.recipe.near_zero_bound, stack.networks.copula.phi)
         for stream, state in zip(stack.streams, states, strict=True):
             stream.set_state(state)
         for member, plain in enumerate(self.plains):
@@ -114,7 +155,7 @@ class CheckedStack:
     def check(self, tolerance: float) -> None:
         for member, plain in enumerate(self.plains):
             for name, weight in plain.p.items():
-                got = self.stack.weights[name][member].detach()
+                got = self.stack.networks.get_parameter(name)[member].detach()
                 torch.testing.assert_close(got, weight.data, rtol=0, atol=tolerance, msg=name)
 
 
@@ -148,27 +189,27 @@ def test_a_member_alone_and_in_a_stack_agree() -> None:
         x, y = draw_people(stack, 10, generator)
         train.take_step(stack, x, y)
         train.take_step(alone, x[2:3], y[2:3])
-    for name, weight in alone.weights.items():
-        torch.testing.assert_close(weight[0], stack.weights[name][2], rtol=0, atol=1e-5, msg=name)
+    for name, weight in alone.networks.get_member(0).items():
+        torch.testing.assert_close(weight, stack.networks.get_member(2)[name], rtol=0, atol=1e-5, msg=name)
 
 
 def test_one_broken_member_leaves_the_others_alone() -> None:
     healthy, broken = make_stack(12, 2, range(3)), make_stack(12, 2, range(3))
-    broken.weights["f.encode1"].detach()[1] = torch.nan
+    broken.networks.f.encode1.detach()[1] = torch.nan
     generator = torch.Generator().manual_seed(3)
     for _ in range(5):
         x, y = draw_people(healthy, 8, generator)
         train.take_step(healthy, x, y)
         train.take_step(broken, x, y)
-    for name, weight in healthy.weights.items():
-        assert torch.equal(weight[[0, 2]], broken.weights[name][[0, 2]]), name
-    assert not torch.isfinite(broken.weights["f.encode1"][1]).any()
+    for name, weight in healthy.networks.state_dict().items():
+        assert torch.equal(weight[[0, 2]], broken.networks.state_dict()[name][[0, 2]]), name
+    assert not torch.isfinite(broken.networks.f.encode1[1]).any()
 
 
 def test_weights_of_f_and_g_stay_within_the_clip() -> None:
     stack = make_stack(12, 2, [0], PAPER.replace(clip=0.2))
     train.take_step(stack, *draw_people(stack, 8, torch.Generator().manual_seed(3)))
-    largest = {name: float(weight.detach().abs().max()) for name, weight in stack.weights.items()}
+    largest = {name: float(weight.detach().abs().max()) for name, weight in stack.networks.named_parameters()}
     assert max(size for name, size in largest.items() if name.startswith(("f.", "g1.", "g2."))) == pytest.approx(0.2)
     assert max(size for name, size in largest.items() if name.startswith("d.")) > 0.2
 

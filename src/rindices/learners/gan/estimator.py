@@ -109,7 +109,7 @@ class SurrealGAN(Learner):
         prepared, numbers = self._prepare(regions), tuple(range(int(self.members)))
         options = {"orthogonality": self.orthogonality, "max_steps": self.max_steps}
         changes = {name: value for name, value in options.items() if value is not None}
-        recipe = customise_recipe(self.training or Recipe(), learn_copula=self.correlated, **changes)
+        recipe = customise_recipe(self.training or Recipe(learning_rate=8e-4), learn_copula=self.correlated, **changes)
         plan = TrainingPlan(int(self.n_patterns), recipe, self._draw_seed(), numbers)
         workers = min(len(plan.stacks), os.cpu_count() or 1)
         people = PreparedPeople(prepared, patient.astype(np.intp))

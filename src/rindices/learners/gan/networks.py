@@ -1,83 +1,152 @@
-"""The four networks of Surreal-GAN, for a stack of members.
+"""The networks of Surreal-GAN as modules, for a stack of members that are trained by the same matrix products.
 
-The leading axis of every tensor is that of the members. Shape letters, here and in all of ``learners.gan``: S
+The leading axis of every parameter is that of the members. Shape letters, here and in all of ``learners.gan``: S
 members, B people of a batch, R regions, M patterns; H = R // 2 and L = R // 4 are the widths of the hidden layers (69
 and 34 in the paper, where R = 139).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from rindices.learners.inference import LEAKY_RELU_SLOPE, compute_hidden_widths
-
-Weights = dict[str, Tensor]
-"""Weights by the names of `list_weight_shapes`, with an axis of members first; ``phi`` of the copula, (S, M, M)."""
+from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 
 
-def list_weight_shapes(n_regions: int, n_patterns: int) -> dict[str, tuple[int, int]]:
-    """Return the shape of each weight of f (Table 3), g1, g2 and D (Table 4); biases have one row."""
-    r, m, (h, n) = n_regions, n_patterns, compute_hidden_widths(n_regions)
-    f = {
-        "encode1": (r, h),
-        "encode2": (h, n),
-        "gate": (m, n),
-        "gate_bias": (1, n),
-        "decode1": (n, h),
-        "decode2": (h, r),
-    }
-    shapes = {f"f.{name}": shape for name, shape in f.items()}
-    shapes |= {"g1.weight": (r, m * r), "g1.bias": (1, m * r)}
-    for name, n_outputs in (("g2", m), ("d", 2)):
-        for layer, (n_inputs, width) in enumerate(((r, h), (h, n), (n, n_outputs)), start=1):
-            shapes |= {f"{name}.weight{layer}": (n_inputs, width), f"{name}.bias{layer}": (1, width)}
-    return shapes
-
-
-def draw_weights(
-    n_regions: int, n_patterns: int, sd: float, streams: Sequence[torch.Generator], like: Tensor
-) -> Weights:
-    """Return normal weights from the stream of each member, and biases of zero, of the dtype and device of ``like``."""
-    weights = {}
-    for name, shape in list_weight_shapes(n_regions, n_patterns).items():
-        scale = 0.0 if "bias" in name else sd
-        members = [torch.randn(shape, generator=stream) * scale if scale else torch.zeros(shape) for stream in streams]
-        weights[name] = torch.stack(members).to(like)
-    weights["phi"] = torch.eye(n_patterns).repeat(len(streams), 1, 1).to(like)
-    return {name: weight.requires_grad_() for name, weight in weights.items()}
-
-
-def encode_controls(weights: Weights, x: Tensor) -> Tensor:
-    """Return the code from which f computes changes: (S, B, R) -> (S, B, L)."""
-    hidden = _leaky_relu_(torch.bmm(x, weights["f.encode1"]))
-    return _leaky_relu_(torch.bmm(hidden, weights["f.encode2"]))
-
-
-def compute_change(weights: Weights, code: Tensor, z: Tensor) -> Tensor:
-    """Return f(x, z) - x for controls with a code (S, B, L) and severities (S, B, ..., M): (S, B, ..., R)."""
-    gate = torch.baddbmm(weights["f.gate_bias"], z.flatten(1, -2), weights["f.gate"]).sigmoid_()
-    product = gate.view(*code.shape[:2], -1, code.shape[2]) * code.unsqueeze(2)
-    hidden = _leaky_relu_(torch.bmm(product.flatten(1, 2), weights["f.decode1"]))
-    return _leaky_relu_(torch.bmm(hidden, weights["f.decode2"])).view(*z.shape[:-1], -1)
-
-
-def decompose(weights: Weights, y: Tensor) -> Tensor:
-    """Return g1(y), the part of each pattern in the regions: (S, B, R) -> (S, B, M, R)."""
-    people = functional.leaky_relu(y, LEAKY_RELU_SLOPE)
-    return torch.baddbmm(weights["g1.bias"], people, weights["g1.weight"]).view(*y.shape[:2], -1, y.shape[2])
-
-
-def apply_perceptron(weights: Weights, name: str, x: Tensor) -> Tensor:
-    """Return g2 or D of people, without a last activation: (S, B, R) -> (S, B, outputs)."""
-    for layer in (1, 2):
-        x = torch.baddbmm(weights[f"{name}.bias{layer}"], x, weights[f"{name}.weight{layer}"])
-        x = _leaky_relu_(x)
-    return torch.baddbmm(weights[f"{name}.bias3"], x, weights[f"{name}.weight3"])
+def _make_parameter(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.zeros(shape))
 
 
 def _leaky_relu_(x: Tensor) -> Tensor:
     return functional.leaky_relu_(x, LEAKY_RELU_SLOPE)
+
+
+class Transformation(nn.Module):
+    """f of Table 3: turns controls x and severities z into synthesised patients x + change."""
+
+    def __init__(self, n_members: int, n_regions: int, n_patterns: int) -> None:
+        super().__init__()
+        s, r, m, (h, n) = n_members, n_regions, n_patterns, compute_hidden_widths(n_regions)
+        self.encode1, self.encode2 = _make_parameter(s, r, h), _make_parameter(s, h, n)
+        self.gate, self.gate_bias = _make_parameter(s, m, n), _make_parameter(s, 1, n)
+        self.decode1, self.decode2 = _make_parameter(s, n, h), _make_parameter(s, h, r)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Return the code of controls, from which `decode` computes changes: (S, B, R) -> (S, B, L)."""
+        hidden = _leaky_relu_(torch.bmm(x, self.encode1))
+        return _leaky_relu_(torch.bmm(hidden, self.encode2))
+
+    def decode(self, code: Tensor, z: Tensor) -> Tensor:
+        """Return f(x, z) - x for controls with a code (S, B, L) and severities (S, B, ..., M): (S, B, ..., R)."""
+        gate = torch.baddbmm(self.gate_bias, z.flatten(1, -2), self.gate).sigmoid_()
+        product = gate.view(*code.shape[:2], -1, code.shape[2]) * code.unsqueeze(2)
+        hidden = _leaky_relu_(torch.bmm(product.flatten(1, 2), self.decode1))
+        return _leaky_relu_(torch.bmm(hidden, self.decode2)).view(*z.shape[:-1], -1)
+
+    def forward(self, x: Tensor, z: Tensor) -> Tensor:
+        """Return f(x, z): (S, B, R) and (S, B, M) -> (S, B, R)."""
+        return x + self.decode(self.encode(x), z)
+
+
+class Decomposition(nn.Module):
+    """g1 of Table 4: the part of each pattern in a patient's regions."""
+
+    def __init__(self, n_members: int, n_regions: int, n_patterns: int) -> None:
+        super().__init__()
+        self.weight = _make_parameter(n_members, n_regions, n_patterns * n_regions)
+        self.bias = _make_parameter(n_members, 1, n_patterns * n_regions)
+
+    def forward(self, y: Tensor) -> Tensor:
+        """Return g1(y): (S, B, R) -> (S, B, M, R)."""
+        people = functional.leaky_relu(y, LEAKY_RELU_SLOPE)
+        return torch.baddbmm(self.bias, people, self.weight).view(*y.shape[:2], -1, y.shape[2])
+
+
+class Perceptron(nn.Module):
+    """g2 and D of Table 4: three layers, without a last activation."""
+
+    def __init__(self, n_members: int, n_regions: int, n_outputs: int) -> None:
+        super().__init__()
+        s, (h, n) = n_members, compute_hidden_widths(n_regions)
+        self.weight1, self.bias1 = _make_parameter(s, n_regions, h), _make_parameter(s, 1, h)
+        self.weight2, self.bias2 = _make_parameter(s, h, n), _make_parameter(s, 1, n)
+        self.weight3, self.bias3 = _make_parameter(s, n, n_outputs), _make_parameter(s, 1, n_outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the outputs of people: (S, B, R) -> (S, B, outputs)."""
+        hidden = _leaky_relu_(torch.baddbmm(self.bias1, x, self.weight1))
+        hidden = _leaky_relu_(torch.baddbmm(self.bias2, hidden, self.weight2))
+        return torch.baddbmm(self.bias3, hidden, self.weight3)
+
+
+class Copula(nn.Module):
+    """Free parameters phi of the Gaussian copula between the severities; see `losses.copula_factor`."""
+
+    def __init__(self, n_members: int, n_patterns: int) -> None:
+        super().__init__()
+        self.phi = nn.Parameter(torch.eye(n_patterns).repeat(n_members, 1, 1))
+
+
+class SurrealNetworks(nn.Module):
+    """All networks of S members.
+
+    Parameters
+    ----------
+    n_members, n_regions, n_patterns : int
+        S, R and M.
+    standardised_d : bool, default=False
+        Whether D reads a person's deviations from the controls, in control standard deviations, instead of the regions.
+    """
+
+    def __init__(self, n_members: int, n_regions: int, n_patterns: int, standardised_d: bool = False) -> None:
+        super().__init__()
+        self.n_members, self.n_regions, self.n_patterns = n_members, n_regions, n_patterns
+        self.standardised_d = standardised_d
+        self.f = Transformation(n_members, n_regions, n_patterns)
+        self.g1 = Decomposition(n_members, n_regions, n_patterns)
+        self.g2 = Perceptron(n_members, n_regions, n_patterns)
+        self.d = Perceptron(n_members, n_regions, 2)
+        self.copula = Copula(n_members, n_patterns)
+
+    @classmethod
+    def from_members(cls, weights: Sequence[Mapping[str, Tensor]], standardised_d: bool = False) -> Self:
+        """Return the networks of members, given the weights of each by name, without an axis of members."""
+        stacked = {name: torch.stack([each[name] for each in weights]) for name in weights[0]}
+        n_regions, n_patterns = stacked["f.encode1"].shape[1], stacked["f.gate"].shape[1]
+        networks = cls(len(weights), n_regions, n_patterns, standardised_d).to(stacked["f.encode1"])
+        networks.load_state_dict(stacked)
+        return networks
+
+    @torch.no_grad()
+    def draw_weights(self, sd: float, streams: Sequence[torch.Generator]) -> None:
+        """Draw normal weights from the stream of each member; biases are zero, and the copula is independence."""
+        for name, weight in self.named_parameters():
+            if not name.startswith("copula.") and "bias" not in name:
+                for member, stream in zip(weight, streams, strict=True):
+                    member.copy_(torch.randn(member.shape, generator=stream) * sd)
+
+    def judge(self, people: Tensor) -> Tensor:
+        """Return D's logits of people: (S, B, R) -> (S, B, 2)."""
+        logits: Tensor = self.d((people - CONTROL_MEAN) / CONTROL_SD if self.standardised_d else people)
+        return logits
+
+    def reconstruct(self, shares: Tensor) -> Tensor:
+        """Return g2 of the part of each pattern: (S, B, M, R) -> (S, B, M, M)."""
+        numbers: Tensor = self.g2(shares.flatten(1, 2))
+        return numbers.view(*shares.shape[:3], -1)
+
+    def select(self, positions: Sequence[int]) -> SurrealNetworks:
+        """Return copies of the networks of the members at these positions of the S axis."""
+        index = list(positions)
+        selected = SurrealNetworks(len(index), self.n_regions, self.n_patterns, self.standardised_d)
+        selected.to(self.f.encode1).load_state_dict({name: each[index] for name, each in self.state_dict().items()})
+        return selected
+
+    def get_member(self, position: int) -> dict[str, Tensor]:
+        """Return the weights of one member by name, without an axis of members, on the CPU."""
+        return {name: weight[position].cpu().clone() for name, weight in self.state_dict().items()}

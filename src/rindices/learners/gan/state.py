@@ -1,7 +1,8 @@
 """State of a training: members, their passes over the people, and checkpoints.
 
-A checkpoint is one safetensors file, replaced atomically. It holds all that the next number depends on: weights, Adam's
-moments, random streams, the order of people and the position in it, and the members that have stopped.
+A checkpoint is one safetensors file, replaced atomically. It holds all that the next number depends on: weights,
+Adam's moments, random streams, the order of people and the position in it, the history of the losses, and the members
+that have stopped.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,57 +20,158 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
+from torch.optim import Adam
 
 from rindices.atomic import write_atomically
 from rindices.errors import RindicesError
 from rindices.learners.ensemble import TrainingOutcome
-from rindices.learners.gan.losses import make_member_generator
-from rindices.learners.gan.networks import Weights, draw_weights
+from rindices.learners.gan.losses import LossTerms, make_member_generator
+from rindices.learners.gan.networks import SurrealNetworks
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
 from rindices.learners.prepared_people import draw_subsample
 
-CHECKPOINT_FORMAT = "rindices.surreal.checkpoint/2"
+CHECKPOINT_FORMAT = "rindices.surreal.checkpoint/3"
+
+
+class History(NamedTuple):
+    """Losses of members at their checks.
+
+    steps: steps taken at each check, (K,); losses: means of each term of `LossTerms` over the steps since the check
+    before, (S, K, 8), as float32.
+    """
+
+    steps: list[int]
+    losses: Tensor
+
+    def append(self, step: int, terms: LossTerms) -> History:
+        """Return the history with another check."""
+        losses = torch.stack(terms, dim=1)[:, None].to(self.losses)
+        return History([*self.steps, step], torch.cat([self.losses, losses], dim=1))
 
 
 @dataclass
 class MemberStack:
     """S members in training.
 
-    members: their numbers within the run; steps: steps taken; weights, first_moments, second_moments: the four networks
-    and the copula, and Adam's two moments of each weight; streams: one random stream per member.
+    members: their numbers within the run; networks: the four networks and the copula; optimisers: Adam of f, of g (g1
+    and g2), of D and of the copula, by `NETWORKS_OF`; streams: one random stream per member; history: losses at the
+    checks; steps: steps taken.
     """
 
     members: tuple[int, ...]
     recipe: Recipe
-    weights: Weights
-    first_moments: Weights
-    second_moments: Weights
+    networks: SurrealNetworks
+    optimisers: dict[str, Adam]
     streams: list[torch.Generator]
+    history: History
     steps: int = 0
 
     def select(self, positions: Sequence[int]) -> MemberStack:
-        """Return a stack of the members at these positions of the S axis."""
+        """Return a stack of the members at these positions of the S axis, with copies of their numbers."""
         index = list(positions)
-        weights, first, second = (
-            {name: each.detach()[index] for name, each in group.items()}
-            for group in (self.weights, self.first_moments, self.second_moments)
-        )
-        return replace(
+        networks = self.networks.select(index)
+        selected = replace(
             self,
-            members=tuple(self.members[position] for position in positions),
-            weights={name: weight.requires_grad_() for name, weight in weights.items()},
-            first_moments=first,
-            second_moments=second,
-            streams=[self.streams[position] for position in positions],
+            members=tuple(self.members[position] for position in index),
+            networks=networks,
+            optimisers=make_optimisers(networks, self.recipe),
+            streams=[self.streams[position] for position in index],
+            history=self.history._replace(losses=self.history.losses[index]),
         )
+        selected.load_moments({name: each if each.ndim == 0 else each[index] for name, each in self.collect_moments()})
+        return selected
+
+    def collect_moments(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield what Adam keeps of each parameter that it has changed, such as ``exp_avg.f.gate``."""
+        names: dict[Tensor, str] = {parameter: name for name, parameter in self.networks.named_parameters()}
+        for optimiser in self.optimisers.values():
+            for parameter, kept in optimiser.state.items():
+                yield from ((f"{kind}.{names[parameter]}", tensor) for kind, tensor in kept.items())
+
+    def update(self, ratios: Mapping[str, float], loss: Tensor, rate: float) -> None:
+        """Take a step of Adam on the sum of a loss, and clip the weights of f and g.
+
+        ratios: learning rate of each part of `NETWORKS_OF` that is updated, as a share of ``rate``.
+        """
+        optimisers, clip = {name: self.optimisers[name] for name in ratios}, self.recipe.clip
+        parameters = [each for optimiser in optimisers.values() for each in optimiser.param_groups[0]["params"]]
+        torch.autograd.backward(loss.sum(), inputs=parameters, retain_graph="copula" in ratios)
+        for name, optimiser in optimisers.items():
+            (group,) = optimiser.param_groups
+            group["lr"] = rate * ratios[name]
+            optimiser.step()
+            optimiser.zero_grad()
+            if name in ("f", "g"):
+                for parameter in group["params"]:
+                    parameter.detach().clamp_(-clip, clip)
+
+    def load_moments(self, tensors: Mapping[str, Tensor]) -> None:
+        """Set what Adam keeps of each parameter; those that are not named keep nothing, as before a first step."""
+        parameters = dict(self.networks.named_parameters())
+        optimiser_of = {
+            parameter: optimiser
+            for optimiser in self.optimisers.values()
+            for parameter in optimiser.param_groups[0]["params"]
+        }
+        for optimiser in self.optimisers.values():
+            optimiser.state.clear()
+        for name, tensor in tensors.items():
+            kind, _, parameter_name = name.partition(".")
+            parameter = parameters[parameter_name]
+            _check_like(name, tensor, parameter if kind != "step" else torch.zeros(()))
+            optimiser_of[parameter].state[parameter][kind] = tensor.clone().to(parameter.device)
+
+
+NETWORKS_OF = {"d": ("d",), "copula": ("copula",), "f": ("f",), "g": ("g1", "g2")}
+"""Networks that each optimiser trains."""
+
+
+def make_optimisers(networks: SurrealNetworks, recipe: Recipe) -> dict[str, Adam]:
+    """Return the optimisers of `NETWORKS_OF`; their rates are set at each step."""
+    betas = (recipe.beta1, recipe.beta2)
+    return {
+        name: Adam(
+            [parameter for network in parts for parameter in networks.get_submodule(network).parameters()],
+            lr=recipe.learning_rate,
+            betas=betas,
+            eps=recipe.epsilon,
+            fused=True,
+        )
+        for name, parts in NETWORKS_OF.items()
+    }
 
 
 def make_member_stack(members: Sequence[int], plan: TrainingPlan, n_regions: int, like: Tensor) -> MemberStack:
     """Return members with random initial weights, of the dtype and device of ``like``."""
     streams = [make_member_generator(plan.seed, member) for member in members]
-    weights = draw_weights(n_regions, plan.patterns, plan.recipe.init_sd, streams, like)
-    first, second = ({name: torch.zeros_like(each) for name, each in weights.items()} for _ in range(2))
-    return MemberStack(tuple(members), plan.recipe, weights, first, second, streams)
+    networks = make_networks(streams, plan, n_regions).to(like)
+    history = History([], torch.zeros(len(members), 0, len(LossTerms._fields)))
+    return MemberStack(tuple(members), plan.recipe, networks, make_optimisers(networks, plan.recipe), streams, history)
+
+
+def make_networks(streams: Sequence[torch.Generator], plan: TrainingPlan, n_regions: int) -> SurrealNetworks:
+    """Return networks with random initial weights, one for each stream."""
+    networks = SurrealNetworks(len(streams), n_regions, plan.patterns, plan.recipe.standardised_d)
+    networks.draw_weights(plan.recipe.init_sd, streams)
+    return networks
+
+
+class NormalVariation(NamedTuple):
+    """N(mu, C) of people without disease for S members: mean (S, 1, R), and a root (S, R, R) with C = root^T root."""
+
+    mean: Tensor
+    root: Tensor
+
+    def draw(self, batch: int, streams: Sequence[torch.Generator]) -> Tensor:
+        """Return people, (S, B, R), each member's from its own stream on the CPU."""
+        noise = torch.empty(len(streams), batch, self.root.shape[1], dtype=self.root.dtype)
+        for member, stream in zip(noise, streams, strict=True):
+            member.normal_(generator=stream)
+        return torch.baddbmm(self.mean, noise.to(self.root.device), self.root)
+
+    def select(self, positions: Sequence[int]) -> NormalVariation:
+        """Return that of the members at these positions of the S axis."""
+        return NormalVariation(*(each[list(positions)] for each in self))
 
 
 @dataclass
@@ -79,18 +182,20 @@ class BatchSampler:
     Controls and patients have separate passes.
 
     table: controls, then patients, (N, R); orders: for controls and for patients, rows of ``table`` in the order of the
-    current pass, (S, N_cn) and (S, N_pt); cursors: number of people already taken from each order; batch: B.
+    current pass, (S, N_cn) and (S, N_pt); cursors: number of people already taken from each order; batch: B; normal:
+    distribution from which controls are drawn instead, once it is known.
     """
 
     table: Tensor
     orders: list[Tensor]
     cursors: list[int]
     batch: int
+    normal: NormalVariation | None = None
 
     def draw(self, streams: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
         """Return the next controls and patients of every member, (S, B, R) each."""
-        controls, patients = (self._draw_group(group, streams) for group in (0, 1))
-        return controls, patients
+        controls = self._draw_group(0, streams) if self.normal is None else self.normal.draw(self.batch, streams)
+        return controls, self._draw_group(1, streams)
 
     def _draw_group(self, group: int, streams: Sequence[torch.Generator]) -> Tensor:
         order, start = self.orders[group], self.cursors[group]
@@ -104,7 +209,12 @@ class BatchSampler:
 
     def select(self, positions: Sequence[int]) -> BatchSampler:
         """Return the sampler of the members at these positions of the S axis."""
-        return replace(self, orders=[order[list(positions)] for order in self.orders], cursors=list(self.cursors))
+        return replace(
+            self,
+            orders=[order[list(positions)] for order in self.orders],
+            cursors=list(self.cursors),
+            normal=None if self.normal is None else self.normal.select(positions),
+        )
 
 
 def make_batch_sampler(controls: Tensor, patients: Tensor, members: Sequence[int], plan: TrainingPlan) -> BatchSampler:
@@ -123,23 +233,31 @@ def make_batch_sampler(controls: Tensor, patients: Tensor, members: Sequence[int
 class TrainedMember:
     """One member when it stopped.
 
-    member: its number within the run; outcome: why it stopped; steps: steps it took; weights: its weights by name,
-    without a member axis; see :data:`.networks.Weights`.
+    member: its number within the run; outcome: why it stopped; met_bars: whether its losses were below the bars of the
+    recipe at its last check; steps: steps it took; weights: its weights by name (`SurrealNetworks.get_member`); checks:
+    steps at its checks, (K,); losses: means of each term of `LossTerms` over the steps since the check before, (K, 8).
     """
 
     member: int
     outcome: TrainingOutcome
+    met_bars: bool
     steps: int
     weights: dict[str, Tensor]
+    checks: Tensor
+    losses: Tensor
 
 
 @dataclass
 class TrainingState:
-    """One stack in training: members, position in the data, and the members that have stopped."""
+    """One stack in training: members, position in the data, the members that have stopped, and whether it has started.
+
+    The start is what comes before the first step, see `.start`.
+    """
 
     stack: MemberStack
     batches: BatchSampler
     trained: list[TrainedMember] = field(default_factory=list)
+    has_started: bool = False
 
     @property
     def running(self) -> bool:
@@ -155,6 +273,13 @@ class TrainingState:
         """Continue with the members at these positions of the S axis only."""
         self.stack, self.batches = self.stack.select(positions), self.batches.select(positions)
 
+    def adopt(self, started: TrainingState) -> None:
+        """Take over copies of the numbers of a stack after its start; the recipe stays."""
+        positions, recipe = range(len(started.stack.members)), self.stack.recipe
+        self.stack, self.batches = started.stack.select(positions), started.batches.select(positions)
+        self.stack.recipe, self.has_started = recipe, True
+        self.stack.streams = [torch.Generator().set_state(each.get_state()) for each in started.stack.streams]
+
 
 def make_training_state(
     members: Sequence[int], plan: TrainingPlan, controls: Tensor, patients: Tensor
@@ -165,18 +290,25 @@ def make_training_state(
     """
     stack = make_member_stack(members, plan, controls.shape[1], controls)
     batches = make_batch_sampler(controls, patients, members, plan)
-    return TrainingState(stack, batches)
+    has_no_start = plan.recipe.start == "random" and plan.recipe.draw_controls == "people"
+    return TrainingState(stack, batches, has_started=has_no_start)
 
 
 class _StackRecord(BaseModel):
-    """Progress of one stack, as JSON; ``trained`` has number, outcome and steps of each member that has stopped."""
+    """Progress of one stack, as JSON.
+
+    checks: steps at the checks of the members in training; has_started: whether the start is done; trained: number,
+    outcome, whether the bars were met, and steps of each member that has stopped.
+    """
 
     model_config = ConfigDict(strict=True)
 
     steps: NonNegativeInt
     members: list[NonNegativeInt]
     cursors: list[NonNegativeInt]
-    trained: list[tuple[NonNegativeInt, TrainingOutcome, NonNegativeInt]]
+    checks: list[NonNegativeInt]
+    has_started: bool
+    trained: list[tuple[NonNegativeInt, TrainingOutcome, bool, NonNegativeInt]]
 
 
 _STACK_RECORDS = TypeAdapter(list[_StackRecord])
@@ -202,40 +334,76 @@ def _select_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
+def _check_like(name: str, tensor: Tensor, like: Tensor) -> None:
+    if tensor.shape != like.shape or tensor.dtype != like.dtype:
+        raise ValueError(f"{name} has another shape or type")
+
+
 def _iter_live_tensors(state: TrainingState) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of the members in training, which are restored in place."""
-    stack = state.stack
-    for kind, weights in (("weights", stack.weights), ("first", stack.first_moments), ("second", stack.second_moments)):
-        yield from ((f"{kind}.{name}", weight.detach()) for name, weight in weights.items())
+    yield from ((f"weights.{name}", weight) for name, weight in state.stack.networks.state_dict().items())
     for name, order in zip(("controls", "patients"), state.batches.orders, strict=True):
         yield f"order.{name}", order
+    if state.batches.normal is not None:
+        yield from zip(("normal.mean", "normal.root"), state.batches.normal, strict=True)
 
 
 def _collect_tensors(state: TrainingState) -> dict[str, Tensor]:
-    tensors = dict(_iter_live_tensors(state))
-    for member, stream in zip(state.stack.members, state.stack.streams, strict=True):
+    stack = state.stack
+    tensors = dict(_iter_live_tensors(state)) | {f"adam.{name}": each for name, each in stack.collect_moments()}
+    tensors["losses"] = stack.history.losses
+    for member, stream in zip(stack.members, stack.streams, strict=True):
         tensors[f"stream.{member}"] = stream.get_state()
-    for trained in state.trained:
-        tensors |= {f"done.{trained.member}.{name}": weight for name, weight in trained.weights.items()}
+    for each in state.trained:
+        tensors |= {f"done.{each.member}.{name}": weight for name, weight in each.weights.items()}
+        tensors |= {f"checks.{each.member}": each.checks, f"losses.{each.member}": each.losses}
     return tensors
 
 
 def _restore_state(state: TrainingState, record: _StackRecord, tensors: dict[str, Tensor]) -> None:
     members = state.stack.members
-    if sorted([*record.members, *(member for member, _, _ in record.trained)]) != sorted(members):
+    if sorted([*record.members, *(member for member, *_ in record.trained)]) != sorted(members):
         raise ValueError("it has other members")
     state.select_members([members.index(member) for member in record.members])
-    state.stack.steps, state.batches.cursors = record.steps, record.cursors
+    stack, state.has_started = state.stack, record.has_started
+    stack.steps, state.batches.cursors = record.steps, record.cursors
+    if "normal.mean" in tensors:
+        n_members, n_regions, like = len(stack.members), stack.networks.n_regions, state.batches.table
+        state.batches.normal = NormalVariation(
+            like.new_zeros(n_members, 1, n_regions), like.new_zeros(n_members, n_regions, n_regions)
+        )
     for name, tensor in _iter_live_tensors(state):
-        if tensors[name].shape != tensor.shape or tensors[name].dtype != tensor.dtype:
-            raise ValueError(f"{name} has another shape or type")
+        _check_like(name, tensors[name], tensor)
         tensor.copy_(tensors[name])
-    for member, stream in zip(state.stack.members, state.stack.streams, strict=True):
+    stack.load_moments(_select_prefix(tensors, "adam."))
+    _check_like(
+        "losses", tensors["losses"], torch.zeros(len(stack.members), len(record.checks), len(LossTerms._fields))
+    )
+    stack.history = History(record.checks, tensors["losses"].to(stack.history.losses))
+    for member, stream in zip(stack.members, stack.streams, strict=True):
         stream.set_state(tensors[f"stream.{member}"])
     state.trained = [
-        TrainedMember(member, outcome, steps, _select_prefix(tensors, f"done.{member}."))
-        for member, outcome, steps in record.trained
+        TrainedMember(
+            member=member,
+            outcome=outcome,
+            met_bars=met_bars,
+            steps=steps,
+            weights=_select_prefix(tensors, f"done.{member}."),
+            checks=tensors[f"checks.{member}"],
+            losses=tensors[f"losses.{member}"],
+        )
+        for member, outcome, met_bars, steps in record.trained
     ]
+
+
+def identify_training(plan: TrainingPlan, controls: Tensor, patients: Tensor) -> dict[str, object]:
+    """Return what distinguishes a training: the plan, and a digest of the data."""
+    digest = hashlib.sha256()
+    for people in (controls, patients):
+        digest.update(np.ascontiguousarray(people.cpu().numpy()).tobytes())
+    data = {"controls": len(controls), "patients": len(patients), "regions": controls.shape[1]}
+    values = json.loads(json.dumps(asdict(plan)))
+    return {"format": CHECKPOINT_FORMAT, **values, **data, "data": digest.hexdigest()}
 
 
 @dataclass(frozen=True)
@@ -252,17 +420,22 @@ class Checkpoint:
     @classmethod
     def begin(cls, path: Path | None, plan: TrainingPlan, controls: Tensor, patients: Tensor) -> Checkpoint:
         """Return the states of all stacks: before their first step, or those of the file."""
-        digest = hashlib.sha256()
-        for people in (controls, patients):
-            digest.update(np.ascontiguousarray(people.cpu().numpy()).tobytes())
-        data = {"controls": len(controls), "patients": len(patients), "regions": controls.shape[1]}
-        values = json.loads(json.dumps(asdict(plan)))
-        identity = {"format": CHECKPOINT_FORMAT, **values, **data, "data": digest.hexdigest()}
+        identity = identify_training(plan, controls, patients)
         states = [make_training_state(members, plan, controls, patients) for members in plan.stacks]
         checkpoint = cls(path, states, identity)
         if path is not None and path.exists():
             checkpoint._load(path)
         return checkpoint
+
+    def adopt_starts(self, starts: Checkpoint, plan: TrainingPlan, controls: Tensor, patients: Tensor) -> None:
+        """Let stacks that have not started begin where the starts of the same members end."""
+        own = identify_training(replace(plan, recipe=plan.recipe.forget_training()), controls, patients)
+        if differing := [key for key in own if starts.identity.get(key) != own[key]]:
+            what = f"the starts belong to another training, which differs in {', '.join(differing)}"
+            raise RindicesError(f"{what}: prepare them for the same people, members, seed and recipe.")
+        for state, started in zip(self.states, starts.states, strict=True):
+            if not state.has_started:
+                state.adopt(started)
 
     def save(self) -> None:
         """Write the state of all stacks; after a crash the file is the old one or the new one."""
@@ -278,7 +451,9 @@ class Checkpoint:
                 steps=state.steps,
                 members=list(state.stack.members),
                 cursors=state.batches.cursors,
-                trained=[(trained.member, trained.outcome, trained.steps) for trained in state.trained],
+                checks=state.stack.history.steps,
+                has_started=state.has_started,
+                trained=[(each.member, each.outcome, each.met_bars, each.steps) for each in state.trained],
             ).model_dump(mode="json")
             for state in self.states
         ]

@@ -10,28 +10,34 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.optim.adam import adam
 
 from rindices._typing import FloatArray
-from rindices.learners.ensemble import Member, TrainingOutcome
-from rindices.learners.gan import losses, networks
+from rindices.learners.ensemble import Member, NetworkTraining, TrainingOutcome
+from rindices.learners.gan import losses
+from rindices.learners.gan.callbacks import Callback, StackProgress, Watch
 from rindices.learners.gan.losses import LossTerms
+from rindices.learners.gan.networks import SurrealNetworks
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
+from rindices.learners.gan.start import start_stack
 from rindices.learners.gan.state import Checkpoint, MemberStack, TrainedMember, TrainingState
 from rindices.learners.inference import SEVERITY_LEVELS, SurrealHead
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.preprocess.standardise import CONTROL_SD
 from rindices.threads import limit_blas_threads
+
+People = NDArray[np.floating] | Tensor
+StepReport = Callable[[TrainingState, Tensor, int, bool], None]
+"""Takes a stack, sums of its losses (8, S) over a number of steps, this number, and whether the stack is at a check."""
 
 
 @contextmanager
@@ -48,62 +54,202 @@ def one_thread() -> Iterator[None]:
 
 @one_thread()
 def train_surreal_members(
-    people: PreparedPeople, plan: TrainingPlan, checkpoint: Path | None = None, workers: int = 1, device: str = "cpu"
+    people: PreparedPeople,
+    plan: TrainingPlan,
+    checkpoint: Path | None = None,
+    workers: int = 1,
+    device: str = "cpu",
+    *,
+    starts: Path | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> list[Member]:
     """Train the members of a plan.
 
     people: controls have mean 1 and standard deviation 0.1; plan: members, recipe and seed; checkpoint: file to save
-    the state to while training, and to resume from; workers, device: see :func:`train_stacks`.
+    the state to while training, and to resume from; starts: file of the starts of the members, which is written if it
+    does not exist; trainings that differ in lambda alone can share it; workers, device, callbacks: see
+    :func:`train_stacks`.
     """
     controls, patients = people.X[people.y == 0], people.X[people.y == 1]
-    trained = train_stacks(controls, patients, plan, path=checkpoint, workers=workers, device=device)
-    return [
-        Member(each.member, each.outcome, each.steps, extract_head(each.weights), _compute_shift_curves(each, controls))
-        for each in trained
-    ]
+    prepared = None
+    if starts is not None:
+        prepared = prepare_starts(
+            controls, patients, plan, device=device, workers=workers, path=starts, callbacks=callbacks
+        )
+    trained = train_stacks(
+        controls,
+        patients,
+        plan,
+        device=device,
+        workers=workers,
+        path=checkpoint,
+        starts=prepared,
+        callbacks=callbacks,
+    )
+    return [make_member(each, controls) for each in trained]
+
+
+def make_member(trained: TrainedMember, controls: FloatArray) -> Member:
+    """Return a trained member as studies take it; controls (N, R)."""
+    training = NetworkTraining(
+        met_bars=trained.met_bars,
+        checks=trained.checks.numpy(),
+        losses=trained.losses.numpy(),
+        weights={name: weight.numpy() for name, weight in trained.weights.items()},
+    )
+    return Member(
+        number=trained.member,
+        outcome=trained.outcome,
+        steps=trained.steps,
+        head=extract_head(trained.weights),
+        patterns=_compute_shift_curves(trained, controls),
+        training=training,
+    )
+
+
+def prepare_starts(
+    controls: People,
+    patients: People,
+    plan: TrainingPlan,
+    *,
+    device: str = "cpu",
+    workers: int = 1,
+    path: Path | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Checkpoint:
+    """Compute the starts of the members of a plan, see `.start`, for trainings that differ in lambda alone.
+
+    path: file of the starts; if it exists they are read from it. The other arguments are those of :func:`train_stacks`,
+    whose argument ``starts`` takes the result.
+    """
+    x, y = _move_people(controls, patients, plan, device)
+    neutral = replace(plan, recipe=plan.recipe.forget_training())
+    checkpoint = Checkpoint.begin(path, neutral, x, y)
+    if not all(state.has_started for state in checkpoint.states):
+        _run_stacks(checkpoint, neutral, (x, y), workers, None, callbacks)
+    return checkpoint
 
 
 def train_stacks(
-    controls: NDArray[np.floating] | Tensor,
-    patients: NDArray[np.floating] | Tensor,
+    controls: People,
+    patients: People,
     plan: TrainingPlan,
     *,
     device: str = "cpu",
     workers: int = 1,
     path: Path | None = None,
     save_every: int = 2_000,
+    starts: Checkpoint | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> list[TrainedMember]:
     """Train all members of a plan.
 
     controls, patients: regions scaled as 1 + 0.1 x (v - control mean) / control sd, (N, R) each; plan: members, recipe
     and seed; device: device of the arithmetic; random numbers always come from the CPU; workers: threads, each with one
     stack at a time. The numbers do not depend on it; path: checkpoint file. If it exists, training resumes from it with
-    the same numbers; save_every: steps between checkpoints. Returns in the order of ``plan.members``. Raises
-    RindicesError: if the checkpoint belongs to another training.
+    the same numbers; save_every: steps between checkpoints; starts: result of :func:`prepare_starts`; without it the
+    starts are computed here, with the same numbers; callbacks: see `.callbacks`. Returns in the order of
+    ``plan.members``. Raises RindicesError: if the checkpoint or the starts belong to another training.
     """
-    dtype = getattr(torch, plan.dtype)
-    x, y = (torch.as_tensor(people).to(device, dtype) for people in (controls, patients))
+    x, y = _move_people(controls, patients, plan, device)
     checkpoint = Checkpoint.begin(path, plan, x, y)
-    stop = threading.Event()
-    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        while any(state.running for state in checkpoint.states):
-            until = min(state.steps for state in checkpoint.states if state.running) + save_every
-            train_until = functools.partial(train_stack, recipe=plan.recipe, until=until, stop=stop)
-            futures = [pool.submit(train_until, state) for state in checkpoint.states]
-            try:
-                for future in futures:
-                    future.result()
-            except KeyboardInterrupt:  # stop at the next check and save what was done
-                stop.set()
-                wait(futures)
-                checkpoint.save()
-                raise
-            checkpoint.save()
+    if starts is not None:
+        checkpoint.adopt_starts(starts, plan, x, y)
+    if any(state.running for state in checkpoint.states):
+        _run_stacks(checkpoint, plan, (x, y), workers, save_every, callbacks)
     trained = {member.member: member for state in checkpoint.states for member in state.trained}
     return [trained[member] for member in plan.members]
 
 
-def train_stack(state: TrainingState, recipe: Recipe, until: int, stop: threading.Event | None = None) -> None:
+def _move_people(controls: People, patients: People, plan: TrainingPlan, device: str) -> tuple[Tensor, Tensor]:
+    x, y = (torch.as_tensor(people).to(device, getattr(torch, plan.dtype)) for people in (controls, patients))
+    return x, y
+
+
+def _run_stacks(
+    checkpoint: Checkpoint,
+    plan: TrainingPlan,
+    people: tuple[Tensor, Tensor],
+    workers: int,
+    save_every: int | None,
+    callbacks: Sequence[Callback],
+) -> None:
+    """Compute the starts that are missing, and train all stacks to the end unless ``save_every`` is None."""
+    states, stop = checkpoint.states, threading.Event()
+    watch = make_watch(states, plan, callbacks, with_training=save_every is not None)
+
+    def begin(number: int) -> None:
+        if not states[number].has_started:
+            follow = functools.partial(_report_start, watch, number)
+            states[number].adopt(start_stack(states[number].stack.members, plan, *people, follow, stop))
+            watch.finish_start(number)
+
+    def go_on(number: int, until: int) -> None:
+        train_stack(states[number], plan.recipe, until, stop, functools.partial(_report_step, watch, number))
+
+    watch.begin()
+    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+
+        def run_all(work: Callable[[int], None]) -> None:
+            futures = [pool.submit(work, number) for number in range(len(states))]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException as error:  # the others stop at their next check
+                stop.set()
+                wait(futures)
+                if isinstance(error, KeyboardInterrupt):
+                    checkpoint.save()
+                raise
+            checkpoint.save()
+
+        if not all(state.has_started for state in states):
+            run_all(begin)
+        while save_every is not None and any(state.running for state in states):
+            run_all(functools.partial(go_on, until=min(each.steps for each in states if each.running) + save_every))
+    watch.end()
+
+
+def make_watch(
+    states: Sequence[TrainingState], plan: TrainingPlan, callbacks: Sequence[Callback], with_training: bool = True
+) -> Watch:
+    """Return the watch of the stacks of a plan."""
+    recipe = plan.recipe
+    start_steps = recipe.start_steps + recipe.warm_steps if recipe.start == "linear" else 0
+    return Watch(
+        callbacks,
+        start_steps=start_steps,
+        max_steps=recipe.max_steps if with_training else 0,
+        stacks=[
+            StackProgress(
+                members=len(state.stack.members) + len(state.trained),
+                running=len(state.stack.members),
+                step=state.steps,
+                start_step=start_steps if state.has_started else 0,
+            )
+            for state in states
+        ],
+    )
+
+
+def _report_start(watch: Watch, number: int, step: int, terms: Mapping[str, Tensor]) -> None:
+    if watch.is_due:
+        watch.report_start(number, step, {name: float(term.mean()) for name, term in terms.items()})
+
+
+def _report_step(watch: Watch, number: int, state: TrainingState, sums: Tensor, steps: int, is_check: bool) -> None:
+    if is_check or watch.is_due:
+        means = dict(zip(LossTerms._fields, (sums.mean(dim=1) / steps).tolist(), strict=True))
+        watch.report_step(number, state.steps, len(state.stack.members), means)
+
+
+def train_stack(
+    state: TrainingState,
+    recipe: Recipe,
+    until: int,
+    stop: threading.Event | None = None,
+    report: StepReport | None = None,
+) -> None:
     """Train a stack to the first check at or after step ``until``, or until its last member stops.
 
     Checks are at multiples of ``recipe.check_every`` whatever ``until`` is, so that an interruption changes no number.
@@ -111,93 +257,94 @@ def train_stack(state: TrainingState, recipe: Recipe, until: int, stop: threadin
     every = recipe.check_every
     while state.running and state.steps < until and not (stop is not None and stop.is_set()):
         next_check = min((state.steps // every + 1) * every, recipe.max_steps)
-        terms = run_steps(state, next_check - state.steps)
+        terms = run_steps(state, next_check - state.steps, report)
+        state.stack.history = state.stack.history.append(state.steps, terms)
         release_stopped_members(state, terms, recipe)
+        if report is not None:
+            report(state, torch.stack(terms), 1, True)
 
 
-def run_steps(state: TrainingState, steps: int) -> LossTerms:
-    """Take a number of steps and return the losses of the last one."""
-    for _ in range(steps):
-        terms = take_step(state.stack, *state.batches.draw(state.stack.streams))
-    return terms
+def run_steps(state: TrainingState, steps: int, report: StepReport | None = None) -> LossTerms:
+    """Take a number of steps and return the mean of each loss over them."""
+    total = torch.stack(take_step(state.stack, *state.batches.draw(state.stack.streams)))
+    for taken in range(1, steps):
+        if report is not None:
+            report(state, total, taken, False)
+        total += torch.stack(take_step(state.stack, *state.batches.draw(state.stack.streams)))
+    return LossTerms(*(total / steps))
 
 
 def take_step(stack: MemberStack, x: Tensor, y: Tensor) -> LossTerms:
     """Update all networks on controls x and patients y, (S, B, R) each; return the losses before the updates."""
-    weights, recipe = stack.weights, stack.recipe
+    networks, recipe, phi = stack.networks, stack.recipe, stack.networks.copula.phi
     stack.steps += 1
-    z = losses.draw_severities(stack.streams, x.shape[1], recipe.near_zero_bound, weights["phi"], recipe.correlated)
-    code = networks.encode_controls(weights, x)
-    change = losses.ByRole(*(networks.compute_change(weights, code, severities) for severities in z))
+    rate = recipe.compute_rate(stack.steps)
+    z = losses.draw_severities(stack.streams, x.shape[1], recipe.near_zero_bound, phi, recipe.correlated)
+    code = networks.f.encode(x)
+    change = losses.ByRole(*(networks.f.decode(code, severities) for severities in z))
     synthetic = x + change.drawn  # y' = f(x, z)
     # theta_D: l_c(D(y), e_1) + l_c(D(y'), e_0)
-    logits = networks.apply_perceptron(weights, "d", torch.cat([synthetic.detach(), y], dim=1))
+    logits = networks.judge(torch.cat([synthetic.detach(), y], dim=1))
     discrimination = losses.discrimination_loss(*logits.chunk(2, dim=1))
-    of_d = [name for name in weights if name.startswith("d.")]
-    _update_weights(stack, of_d, discrimination, recipe.discriminator_ratio)
+    stack.update({"d": recipe.discriminator_ratio}, discrimination, rate)
     # theta_f, theta_g1 and theta_g2: the weighted sum of all other losses, with g1 and g2 applied to y'
-    fake, shares = networks.apply_perceptron(weights, "d", synthetic), networks.decompose(weights, synthetic)
+    fake = networks.judge(synthetic)
+    inverted, singles = synthetic, change.singles
+    if recipe.detached_inversion:
+        inverted, singles = inverted.detach(), singles.detach()
+    shares = networks.g1(inverted)
     terms = LossTerms(
         discrimination=discrimination,
         adversarial=losses.adversarial_loss(fake),
         change=losses.change_loss(change.drawn),
-        decomposition=losses.decomposition_loss(shares, change.singles),
-        reconstruction=losses.reconstruction_loss(
-            networks.apply_perceptron(weights, "g2", shares.flatten(1, 2)).view(z.singles.shape), z.singles
-        ),
+        decomposition=losses.decomposition_loss(shares, singles),
+        reconstruction=losses.reconstruction_loss(networks.reconstruct(shares), z.singles),
         orthogonality=losses.orthogonality_loss(change.singles),
         monotonicity=losses.monotonicity_loss(change.drawn, change.higher),
         near_zero=losses.near_zero_loss(change.near_zero),
     )
     if recipe.correlated and stack.steps > recipe.copula_after:
-        divergence = losses.copula_loss(fake, weights["phi"], recipe.copula_divergence)
-        _update_weights(stack, ["phi"], divergence, recipe.copula_ratio, recipe.copula_after)
+        divergence = losses.copula_loss(fake, phi, recipe.copula_divergence)
+        stack.update({"copula": recipe.copula_ratio}, divergence, rate)
     objective = torch.stack([weight * getattr(terms, name) for name, weight in asdict(recipe.weights).items()])
-    others = [name for name in weights if name != "phi" and name not in of_d]
-    _update_weights(stack, others, objective)
-    for name in others:
-        weights[name].detach().clamp_(-recipe.clip, recipe.clip)
+    stack.update({"f": recipe.f_ratio, "g": 1.0}, objective, rate)
     return LossTerms(*(term.detach() for term in terms))
 
 
-def _update_weights(
-    stack: MemberStack, names: Sequence[str], loss: Tensor, ratio: float = 1.0, steps_without: int = 0
-) -> None:
-    """Take a step of Adam on the sum of a loss; ``ratio`` scales its rate, and the first steps may be without it."""
-    recipe = stack.recipe
-    weights, first, second = (
-        [group[name].detach() for name in names] for group in (stack.weights, stack.first_moments, stack.second_moments)
-    )
-    gradients = torch.autograd.grad(loss.sum(), [stack.weights[name] for name in names], retain_graph=names == ["phi"])
-    counts = torch.full((len(names),), float(stack.steps - steps_without - 1), device=weights[0].device).unbind()
-    step = functools.partial(_adam, beta1=recipe.beta1, beta2=recipe.beta2, eps=recipe.epsilon)
-    step(weights, list(gradients), first, second, [], list(counts), lr=recipe.learning_rate * ratio)
-
-
-_adam = functools.partial(adam, fused=True, weight_decay=0.0, amsgrad=False, maximize=False)
-
-
 def release_stopped_members(state: TrainingState, terms: LossTerms, recipe: Recipe) -> None:
-    """Move members that must stop to ``state.trained``: one has converged when its losses are below the bars."""
+    """Move members that must stop to ``state.trained``, given their losses since the last check.
+
+    A member has converged when its losses are below the bars and it has taken the recipe's least number of steps.
+    """
     table, members = torch.stack(terms), state.stack.members
     finite = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)
     below = (terms.reconstruction < recipe.reconstruction_bar) & (terms.monotonicity < recipe.monotonicity_bar)
-    converged, running = below & (state.steps >= recipe.min_steps), []
     last = TrainingOutcome.STEP_LIMIT if state.steps >= recipe.max_steps else None
-    for position, (is_finite, has_converged) in enumerate(zip(finite.tolist(), converged.tolist(), strict=True)):
-        outcome = TrainingOutcome.CONVERGED if has_converged else last
+    running = []
+    for position, (is_finite, met_bars) in enumerate(zip(finite.tolist(), below.tolist(), strict=True)):
+        outcome = TrainingOutcome.CONVERGED if met_bars and state.steps >= recipe.first_stop else last
         outcome = outcome if is_finite else TrainingOutcome.DIVERGED
         if outcome is None:
             running.append(position)
         else:
-            state.trained.append(_make_trained_member(state, position, outcome))
+            state.trained.append(_make_trained_member(state, position, outcome, met_bars))
     if len(running) < len(members):
         state.select_members(running)
 
 
-def _make_trained_member(state: TrainingState, position: int, outcome: TrainingOutcome) -> TrainedMember:
-    weights = {name: weight.detach()[position].cpu().clone() for name, weight in state.stack.weights.items()}
-    return TrainedMember(state.stack.members[position], outcome, state.steps, weights)
+def _make_trained_member(
+    state: TrainingState, position: int, outcome: TrainingOutcome, met_bars: bool
+) -> TrainedMember:
+    stack = state.stack
+    return TrainedMember(
+        member=stack.members[position],
+        outcome=outcome,
+        met_bars=met_bars,
+        steps=state.steps,
+        weights=stack.networks.get_member(position),
+        checks=torch.tensor(stack.history.steps),
+        losses=stack.history.losses[position].clone(),
+    )
 
 
 def extract_head(weights: Mapping[str, Tensor]) -> SurrealHead:
@@ -210,8 +357,8 @@ def extract_head(weights: Mapping[str, Tensor]) -> SurrealHead:
 @torch.inference_mode()
 def _compute_shift_curves(trained: TrainedMember, controls: FloatArray) -> FloatArray:
     """Return the mean change of controls (N, R) under each pattern alone, (Q, M, R), in control sd."""
-    weights = {name: weight.double()[None] for name, weight in trained.weights.items()}
-    code = networks.encode_controls(weights, torch.as_tensor(controls, dtype=torch.float64)[None])
-    singles = torch.eye(weights["phi"].shape[1], dtype=torch.float64).expand(1, len(controls), -1, -1)
-    changes = [networks.compute_change(weights, code, severity * singles) for severity in SEVERITY_LEVELS]
+    f = SurrealNetworks.from_members([trained.weights]).double().f
+    code = f.encode(torch.as_tensor(controls, dtype=torch.float64)[None])
+    singles = torch.eye(f.gate.shape[1], dtype=torch.float64).expand(1, len(controls), -1, -1)
+    changes = [f.decode(code, severity * singles) for severity in SEVERITY_LEVELS]
     return np.stack([change[0].mean(dim=0).numpy() / CONTROL_SD for change in changes])
