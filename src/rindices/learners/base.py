@@ -55,7 +55,7 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_arguments(type(self).__name__, X, y)
         regions, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        patient = _validate_labels(labels)
+        patient = self._find_patients(labels)
         self._check_n_patterns()
         self.control_mean_ = regions[~patient].mean(axis=0)
         self.control_scale_ = handle_zeros_in_scale(regions[~patient].std(axis=0))
@@ -95,6 +95,10 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _compute_log_likelihood(self, prepared: FloatArray) -> FloatArray:
         """Return the log-likelihood (N,) of prepared patients (N, R)."""
         raise NotImplementedError
+
+    def _find_patients(self, labels: IntArray) -> BoolArray:
+        """Return the mask of patients (N,), given the labels (N,)."""
+        return validate_labels(labels)
 
     @abstractmethod
     def _prepare(self, regions: FloatArray) -> FloatArray:
@@ -171,7 +175,7 @@ def check_arguments(learner: str, X: Any, y: Any) -> None:
         raise InputError(f"Input X contains NaN: {format_count(n_missing, 'person has', 'people have')} gaps. {cure}.")
 
 
-def _validate_labels(labels: IntArray) -> BoolArray:
+def validate_labels(labels: IntArray) -> BoolArray:
     """Return the mask of patients (N,); raise if labels are not 0 and 1 or a group is too small."""
     values = np.unique(labels)
     if not np.isin(values, [0, 1]).all():

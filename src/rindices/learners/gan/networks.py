@@ -7,15 +7,23 @@ and 34 in the paper, where R = 139).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Self
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rindices.atomic import write_atomically
+from rindices.errors import ModelError, explain_write_errors
 from rindices.learners.inference import LEAKY_RELU_SLOPE, compute_hidden_widths
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
+
+NETWORKS_FORMAT = "rindices.surreal.networks/1"
 
 
 def _make_parameter(*shape: int) -> nn.Parameter:
@@ -150,3 +158,32 @@ class SurrealNetworks(nn.Module):
     def get_member(self, position: int) -> dict[str, Tensor]:
         """Return the weights of one member by name, without an axis of members, on the CPU."""
         return {name: weight[position].cpu().clone() for name, weight in self.state_dict().items()}
+
+
+def save_networks(networks: SurrealNetworks, path: Path) -> None:
+    """Write the networks of all members to a safetensors file."""
+    tensors = {name: weight.cpu().contiguous() for name, weight in networks.state_dict().items()}
+    sizes = [networks.n_members, networks.n_regions, networks.n_patterns, networks.standardised_d]
+    with explain_write_errors(str(path), ModelError, "give another path"):
+        write_atomically(path, to_bytes(tensors, {"format": NETWORKS_FORMAT, "sizes": json.dumps(sizes)}))
+
+
+def load_networks(path: Path) -> SurrealNetworks:
+    """Return the networks in a file of `save_networks`."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if metadata.get("format") != NETWORKS_FORMAT:
+            raise ValueError("another format")
+        n_members, n_regions, n_patterns, standardised_d = json.loads(metadata["sizes"])
+        if tensors["f.gate"].shape[:2] != (n_members, n_patterns) or tensors["g1.weight"].shape[1] != n_regions:
+            raise ValueError("its sizes are others than it says")
+        networks = SurrealNetworks(n_members, n_regions, n_patterns, bool(standardised_d)).to(tensors["f.gate"])
+        networks.load_state_dict(tensors)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: check the path.") from error
+    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        cure = "give a file that SurrealGAN.save_networks has written"
+        raise ModelError(f"{path} does not hold networks of Surreal-GAN: {cure}.") from error
+    return networks

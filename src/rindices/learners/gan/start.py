@@ -20,16 +20,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.stats.qmc import Sobol
 from sklearn.covariance import ledoit_wolf
 from torch import Tensor
 
 from rindices._typing import FloatArray
 from rindices.errors import InputError
 from rindices.learners.contrastive.estimator import ContrastiveICA
+from rindices.learners.ensemble import NetworkTraining
 from rindices.learners.gan import losses
-from rindices.learners.gan.networks import Transformation
+from rindices.learners.gan.losses import make_member_generator
+from rindices.learners.gan.networks import SurrealNetworks, Transformation
 from rindices.learners.gan.recipe import TrainingPlan
-from rindices.learners.gan.state import NormalVariation, TrainingState, make_training_state
+from rindices.learners.gan.state import History, NormalVariation, TrainingState, make_training_state
 from rindices.preprocess.standardise import CONTROL_SD
 
 Report = Callable[[int, Mapping[str, Tensor]], None]
@@ -97,6 +100,28 @@ def _fit_rates(
     share = max(fitted.share_, MIN_SHARE)
     rates = fitted.shifts_ * unit[:, None] * head.shift_scale * share
     return head.control_mean, head.control_scale, np.array(share), rates
+
+
+def continue_stack(
+    members: Sequence[int], plan: TrainingPlan, controls: Tensor, patients: Tensor, earlier: Sequence[NetworkTraining]
+) -> TrainingState:
+    """Return a stack that goes on from the networks of an earlier training, with new moments and random numbers.
+
+    members: their numbers; controls, patients: (N_cn, R) and (N_pt, R); earlier: training of each of the members. Those
+    that have taken more steps than others of the stack forget them.
+    """
+    state = make_training_state(members, plan, controls, patients)
+    stack, step = state.stack, min(int(each.checks[-1]) for each in earlier)
+    weights = [{name: torch.as_tensor(weight) for name, weight in each.weights.items()} for each in earlier]
+    stack.networks.load_state_dict(SurrealNetworks.from_members(weights).state_dict())
+    stack.streams = [make_member_generator(plan.seed + step, member) for member in members]
+    checks = [int(check) for check in earlier[0].checks if check <= step]
+    losses_before = np.stack([each.losses[: len(checks)] for each in earlier])
+    stack.history, stack.steps = History(checks, torch.as_tensor(losses_before).to(controls.device)), step
+    if plan.recipe.draw_controls == "normal":
+        state.batches.normal = estimate_normal_variation(state)
+    state.has_started = True
+    return state
 
 
 class StartInterrupted(Exception):  # noqa: N818
@@ -211,7 +236,7 @@ def estimate_covariance(f: Transformation, controls: FloatArray, patients: Float
     x, y = (torch.as_tensor(people, dtype=torch.float32) for people in (controls, patients))
     mean, centred = x.mean(dim=0), x - x.mean(dim=0)
     code, n_patterns = f.encode(x[None]), f.gate.shape[1]
-    points = torch.quasirandom.SobolEngine(n_patterns, scramble=True, seed=0).draw(N_POINTS)
+    points = torch.as_tensor(Sobol(n_patterns, seed=0).random(N_POINTS), dtype=torch.float32)
     centres, scales = [], []
     for point in points:
         change = f.decode(code, point.expand(1, len(x), -1))[0]

@@ -430,12 +430,14 @@ class Checkpoint:
     def adopt_starts(self, starts: Checkpoint, plan: TrainingPlan, controls: Tensor, patients: Tensor) -> None:
         """Let stacks that have not started begin where the starts of the same members end."""
         own = identify_training(replace(plan, recipe=plan.recipe.forget_training()), controls, patients)
-        if differing := [key for key in own if starts.identity.get(key) != own[key]]:
-            what = f"the starts belong to another training, which differs in {', '.join(differing)}"
+        differing = [key for key in own if key != "members" and starts.identity.get(key) != own[key]]
+        by_members = {started.stack.members: started for started in starts.states}
+        if differing or not all(members in by_members for members in plan.stacks):
+            what = f"the starts belong to another training, which differs in {', '.join(differing) or 'members'}"
             raise RindicesError(f"{what}: prepare them for the same people, members, seed and recipe.")
-        for state, started in zip(self.states, starts.states, strict=True):
+        for members, state in zip(plan.stacks, self.states, strict=True):
             if not state.has_started:
-                state.adopt(started)
+                state.adopt(by_members[members])
 
     def save(self) -> None:
         """Write the state of all stacks; after a crash the file is the old one or the new one."""

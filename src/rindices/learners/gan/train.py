@@ -28,7 +28,7 @@ from rindices.learners.gan.callbacks import Callback, StackProgress, Watch
 from rindices.learners.gan.losses import LossTerms
 from rindices.learners.gan.networks import SurrealNetworks
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
-from rindices.learners.gan.start import start_stack
+from rindices.learners.gan.start import continue_stack, start_stack
 from rindices.learners.gan.state import Checkpoint, MemberStack, TrainedMember, TrainingState
 from rindices.learners.inference import SEVERITY_LEVELS, SurrealHead
 from rindices.learners.prepared_people import PreparedPeople
@@ -60,20 +60,20 @@ def train_surreal_members(
     workers: int = 1,
     device: str = "cpu",
     *,
-    starts: Path | None = None,
+    starts: Path | Checkpoint | None = None,
+    earlier: Sequence[Member] = (),
     callbacks: Sequence[Callback] = (),
 ) -> list[Member]:
     """Train the members of a plan.
 
     people: controls have mean 1 and standard deviation 0.1; plan: members, recipe and seed; checkpoint: file to save
-    the state to while training, and to resume from; starts: file of the starts of the members, which is written if it
-    does not exist; trainings that differ in lambda alone can share it; workers, device, callbacks: see
-    :func:`train_stacks`.
+    the state to while training, and to resume from; starts: result of :func:`prepare_starts`, or its file, which is
+    written if it does not exist; earlier: the same members after fewer steps, which go on instead of starting; workers,
+    device, callbacks: see :func:`train_stacks`.
     """
     controls, patients = people.X[people.y == 0], people.X[people.y == 1]
-    prepared = None
-    if starts is not None:
-        prepared = prepare_starts(
+    if isinstance(starts, Path):
+        starts = prepare_starts(
             controls, patients, plan, device=device, workers=workers, path=starts, callbacks=callbacks
         )
     trained = train_stacks(
@@ -83,7 +83,8 @@ def train_surreal_members(
         device=device,
         workers=workers,
         path=checkpoint,
-        starts=prepared,
+        starts=starts,
+        earlier={each.number: each.training for each in earlier if each.training is not None},
         callbacks=callbacks,
     )
     return [make_member(each, controls) for each in trained]
@@ -140,6 +141,7 @@ def train_stacks(
     path: Path | None = None,
     save_every: int = 2_000,
     starts: Checkpoint | None = None,
+    earlier: Mapping[int, NetworkTraining] | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> list[TrainedMember]:
     """Train all members of a plan.
@@ -148,13 +150,18 @@ def train_stacks(
     and seed; device: device of the arithmetic; random numbers always come from the CPU; workers: threads, each with one
     stack at a time. The numbers do not depend on it; path: checkpoint file. If it exists, training resumes from it with
     the same numbers; save_every: steps between checkpoints; starts: result of :func:`prepare_starts`; without it the
-    starts are computed here, with the same numbers; callbacks: see `.callbacks`. Returns in the order of
+    starts are computed here, with the same numbers; earlier: training of each member, by its number, from which it goes
+    on instead of starting; callbacks: see `.callbacks`. Returns in the order of
     ``plan.members``. Raises RindicesError: if the checkpoint or the starts belong to another training.
     """
     x, y = _move_people(controls, patients, plan, device)
     checkpoint = Checkpoint.begin(path, plan, x, y)
     if starts is not None:
         checkpoint.adopt_starts(starts, plan, x, y)
+    for state in checkpoint.states:
+        if earlier and not state.steps and not state.trained:
+            numbers = state.stack.members
+            state.adopt(continue_stack(numbers, plan, x, y, [earlier[number] for number in numbers]))
     if any(state.running for state in checkpoint.states):
         _run_stacks(checkpoint, plan, (x, y), workers, save_every, callbacks)
     trained = {member.member: member for state in checkpoint.states for member in state.trained}

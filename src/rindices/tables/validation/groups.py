@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 CONTROL, PATIENT = "control", "patient"
 _CONTROL_WORDS_TEXT = "control controls cn nc hc hv ctl ctrl con healthy normal cognitively_normal cu td"
-_CONTROL_WORDS = {*_CONTROL_WORDS_TEXT.split(), "healthy control", "healthy controls", "cognitively normal"}
+CONTROL_WORDS = {*_CONTROL_WORDS_TEXT.split(), "healthy control", "healthy controls", "cognitively normal"}
+"""Labels of controls that are recognised, in lower case."""
 _LABELS_HINT = "Say which is which: --controls LABEL --patients LABEL[,LABEL]"
 _SURREALGAN_LABELS = {"-1", "1"}  # controls and patients in tables for the authors' package
 _DASHES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2e3a\ufe58"), "-")
@@ -225,7 +226,7 @@ def _guess_labels(counts: dict[Any, int], is_surrealgan: bool = False) -> tuple[
         return None
     if is_surrealgan and set(labels) == _SURREALGAN_LABELS:
         return ["-1"], ["1"]
-    words = [label for label in labels if label.strip().lower().replace("-", " ") in _CONTROL_WORDS]
+    words = [label for label in labels if label.strip().lower().replace("-", " ") in CONTROL_WORDS]
     if len(words) == 1:
         return words, [label for label in labels if label not in words]
     return None
