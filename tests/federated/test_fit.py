@@ -133,5 +133,5 @@ def test_public_function_fits_cohorts() -> None:
 
 def test_other_methods_are_refused_by_name() -> None:
     settings = FederatedSettings(ModelConfig(method="surreal-gan"))
-    with pytest.raises(StudyError, match="paper cannot run across sites"):
+    with pytest.raises(StudyError, match="surreal-gan cannot run across sites: use trajectories"):
         run_federated_study(make_transport(split_cohort(simulate_people(), 2)), settings)

@@ -161,14 +161,18 @@ SURREAL_GAN: dict[str, Any] = {"method": "surreal-gan", "patterns": (2,), "ortho
     [
         (
             {"max_steps": 40, "min_steps": 40},
-            r"none of 2 members of surreal-gan converged in 40 steps, so there is no model: raise --max-steps, "
-            r"for instance --max-steps 120000\.",
+            r"none of 2 members of surreal-gan converged in 40 steps, so there is no model\. "
+            r"Raise the number of steps: --max-steps 120000$",
         ),
         (
             BRIEF | {"explosion_bar": 1e-9},
-            r"the training of 2 members of surreal-gan diverged, so there is no model: .* learning_rate = 0\.0002 \}\.",
+            r"the training of 2 members of surreal-gan diverged, so there is no model\. "
+            r"Give method_settings = \{ learning_rate = 0\.0002 \} in a study file, below \[model\]\.$",
         ),
-        (BRIEF, r"the members of surreal-gan do not agree \(.*\), so there is no model: raise --max-steps"),
+        (
+            BRIEF,
+            r"the members of surreal-gan do not agree \(.*\), so there is no model\. Raise .*: --max-steps 120000$",
+        ),
     ],
 )
 def test_no_other_method_takes_the_place_of_surreal_gan(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -177,6 +181,12 @@ def test_no_other_method_takes_the_place_of_surreal_gan(settings: dict[str, Any]
     with pytest.raises(StudyError, match=message) as caught:
         fit_cohort(cohort, model, 0, RunStore(tmp_path), workers=1)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_the_error_names_an_argument_in_python(tmp_path: Path) -> None:
+    cohort, short = simulate_few_regions("tiny", seed=1).cohort, {"max_steps": 40}
+    with pytest.raises(StudyError, match=r'Raise the number of steps: method_settings=\{"max_steps": 120000\}\.$'):
+        ri.fit(cohort, 2, method="surreal-gan", orthogonality=0.2, members=2, workers=1, method_settings=short)
 
 
 def test_members_of_surreal_gan_that_fail_at_some_lambdas_fail_in_all(tmp_path: Path) -> None:

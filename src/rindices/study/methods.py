@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rindices.errors import StudyError, did_you_mean, format_count, join_names
+from rindices.errors import Problem, Severity, StudyError, did_you_mean, format_count, join_names
 from rindices.old_names import OLD_METHOD_NAMES
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class StudyMethod:
         """Return members with evidence, for methods that measure it where it is needed (`compares_halves`)."""
         raise NotImplementedError
 
-    def explain_failure(self, members: Sequence[Member], reasons: Sequence[str], values: MethodValues) -> str:
+    def explain_failure(self, members: Sequence[Member], reasons: Sequence[str], values: MethodValues) -> Problem:
         """Return why a study has no result, and what to change, for methods that are not replaced (`can_be_replaced`).
 
         members: of all settings at full length; reasons: why each setting is not stable; values: of the method.
@@ -308,23 +308,22 @@ class _SurrealGANMethod(StudyMethod):
         plan = TrainingPlan(work.point.n_patterns, recipe, work.seed, numbers, stack=len(numbers))
         return train_surreal_members(people[0].complete(), plan, checkpoint)
 
-    def explain_failure(self, members: Sequence[Member], reasons: Sequence[str], values: MethodValues) -> str:
+    def explain_failure(self, members: Sequence[Member], reasons: Sequence[str], values: MethodValues) -> Problem:
         from rindices.learners.ensemble import TrainingOutcome
         from rindices.learners.gan.recipe import Recipe
 
         number = format_count(len(members), "member")
         outcomes = {member.outcome for member in members}
-        if outcomes == {TrainingOutcome.DIVERGED}:
-            rate = float(values["learning_rate"]) / 4
-            return (
-                f"the training of {number} of {self.name} diverged, so there is no model: lower the learning rate in a "
-                f"study file, below [model]: method_settings = {{ learning_rate = {rate:g} }}."
-            )
         usual, steps = Recipe().max_steps, int(values["max_steps"])
-        cure = f"raise --max-steps, for instance --max-steps {usual if steps < usual else 2 * steps}."
-        if TrainingOutcome.CONVERGED not in outcomes:
-            return f"none of {number} of {self.name} converged in {steps:,} steps, so there is no model: {cure}"
-        return f"the members of {self.name} do not agree ({join_names(reasons)}), so there is no model: {cure}"
+        cure = f"Raise the number of steps: --max-steps {usual if steps < usual else 2 * steps}"
+        if outcomes == {TrainingOutcome.DIVERGED}:
+            what, rate = f"the training of {number} of {self.name} diverged", float(values["learning_rate"]) / 4
+            cure = f"Give method_settings = {{ learning_rate = {rate:g} }} in a study file, below [model]"
+        elif TrainingOutcome.CONVERGED not in outcomes:
+            what = f"none of {number} of {self.name} converged in {steps:,} steps"
+        else:
+            what = f"the members of {self.name} do not agree ({join_names(reasons)})"
+        return Problem(Severity.ERROR, f"{what}, so there is no model", cure=cure)
 
     def estimate_seconds(self, people: PreparedPeople, work: MemberSet) -> float:
         """Time a few steps of one member."""
