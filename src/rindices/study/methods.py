@@ -322,7 +322,7 @@ class _SurrealGANMethod(StudyMethod):
         elif TrainingOutcome.CONVERGED not in outcomes:
             what = f"none of {number} of {self.name} converged in {steps:,} steps"
         else:
-            what = f"the members of {self.name} do not agree ({join_names(reasons)})"
+            what = f"no setting of {self.name} is stable: {join_names(reasons)}"
         return Problem(Severity.ERROR, f"{what}, so there is no model", cure=cure)
 
     def estimate_seconds(self, people: PreparedPeople, work: MemberSet) -> float:

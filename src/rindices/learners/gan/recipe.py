@@ -288,6 +288,7 @@ SURREAL_GAN = Recipe(
     last_rate=0.05,
     min_steps=3_000,
     max_steps=3_000,
+    reconstruction_bar=0.01,
     start="linear",
     draw_controls="normal",
     standardised_d=True,
