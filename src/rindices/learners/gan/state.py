@@ -95,15 +95,18 @@ class MemberStack:
         """
         optimisers, clip = {name: self.optimisers[name] for name in ratios}, self.recipe.clip
         parameters = [each for optimiser in optimisers.values() for each in optimiser.param_groups[0]["params"]]
-        torch.autograd.backward(loss.sum(), inputs=parameters, retain_graph="copula" in ratios)
+        gradients = torch.autograd.grad(loss.sum(), parameters, retain_graph="copula" in ratios)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
         for name, optimiser in optimisers.items():
             (group,) = optimiser.param_groups
             group["lr"] = rate * ratios[name]
             optimiser.step()
-            optimiser.zero_grad()
             if name in ("f", "g"):
                 for parameter in group["params"]:
                     parameter.detach().clamp_(-clip, clip)
+        for parameter in parameters:
+            parameter.grad = None
 
     def load_moments(self, tensors: Mapping[str, Tensor]) -> None:
         """Set what Adam keeps of each parameter; those that are not named keep nothing, as before a first step."""

@@ -325,7 +325,8 @@ def release_stopped_members(state: TrainingState, terms: LossTerms, recipe: Reci
     """
     table, members = torch.stack(terms), state.stack.members
     finite = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)
-    below = (terms.reconstruction < recipe.reconstruction_bar) & (terms.monotonicity < recipe.monotonicity_bar)
+    bar = recipe.get_reconstruction_bar(state.stack.networks.n_patterns)
+    below = (terms.reconstruction < bar) & (terms.monotonicity < recipe.monotonicity_bar)
     last = TrainingOutcome.STEP_LIMIT if state.steps >= recipe.max_steps else None
     running = []
     for position, (is_finite, met_bars) in enumerate(zip(finite.tolist(), below.tolist(), strict=True)):
