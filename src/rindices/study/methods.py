@@ -284,7 +284,6 @@ class _SurrealGANMethod(StudyMethod):
     description = "the networks of Surreal-GAN, trained from a linear start"
     orthogonality_weights = (0.1, 0.2, 0.4, 0.6, 0.8)
     uses = frozenset({"orthogonality", "correlated"})
-    adjust = "linear"  # as published
     can_be_replaced = False
 
     def make_recipe(self) -> Recipe:
@@ -375,6 +374,7 @@ class _PublishedSurrealGANMethod(_SurrealGANMethod):
     min_concordance = 0.0
     uses_one_member = True
     on_outlier = "keep"
+    adjust = "linear"
 
     def make_recipe(self) -> Recipe:
         from rindices.learners.gan.recipe import PUBLISHED
