@@ -31,7 +31,7 @@ MEAN_DIFFERENCE = "mean-difference"
 MAX_TIMED_PEOPLE = 2_000
 """People on whom a member is trained to time it."""
 _FITS_PER_MEMBER = 3.0  # of recipe default, in units of a straight fit: both shapes and the fits to halves
-_KEY_VERSION = 4
+_KEY_VERSION = 5
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from rindices.learners.gan.recipe import (
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.agreement import align_columns, members_agreement
+from rindices.wording import CONTROL_WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -405,8 +406,6 @@ def recode_labels(labels: AnyArray, controls: object = None) -> IntArray:
             raise InputError(f"controls is {controls!r}, which is not in y: give one of {_show(values)}.")
         control = controls
     elif labels.dtype.kind in "OUS":
-        from rindices.tables.validation.groups import CONTROL_WORDS
-
         words = [value for value in values if str(value).strip().lower() in CONTROL_WORDS]
         if len(words) != 1:
             example = f"controls={str(values[0])!r}"
