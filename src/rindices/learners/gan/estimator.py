@@ -182,7 +182,12 @@ class SurrealGAN(Learner):
             def measure_agreement(weight: float) -> float:
                 shortened = short(recipe=recipe.shorten().replace(orthogonality=weight))
                 trained = train_stacks(
-                    *groups, shortened, path=self._get_path(f".lambda-{weight:g}"), starts=starts, **options
+                    *groups,
+                    shortened,
+                    path=self._get_path(f".lambda-{weight:g}"),
+                    starts=starts,
+                    label=f"lambda {weight:g}",
+                    **options,
                 )
                 heads = [extract_head(each.weights) for each in trained]
                 return members_agreement(np.stack([head.infer(groups[1]) for head in heads])).concordance

@@ -143,6 +143,7 @@ def train_stacks(
     starts: Checkpoint | None = None,
     earlier: Mapping[int, NetworkTraining] | None = None,
     callbacks: Sequence[Callback] = (),
+    label: str = "",
 ) -> list[TrainedMember]:
     """Train all members of a plan.
 
@@ -151,8 +152,9 @@ def train_stacks(
     stack at a time. The numbers do not depend on it; path: checkpoint file. If it exists, training resumes from it with
     the same numbers; save_every: steps between checkpoints; starts: result of :func:`prepare_starts`; without it the
     starts are computed here, with the same numbers; earlier: training of each member, by its number, from which it goes
-    on instead of starting; callbacks: see `.callbacks`. Returns in the order of
-    ``plan.members``. Raises RindicesError: if the checkpoint or the starts belong to another training.
+    on instead of starting; callbacks: see `.callbacks`; label: which of several trainings it is, for the callbacks.
+    Returns in the order of ``plan.members``. Raises RindicesError: if the checkpoint or the starts belong to another
+    training.
     """
     x, y = _move_people(controls, patients, plan, device)
     checkpoint = Checkpoint.begin(path, plan, x, y)
@@ -163,7 +165,7 @@ def train_stacks(
             numbers = state.stack.members
             state.adopt(continue_stack(numbers, plan, x, y, [earlier[number] for number in numbers]))
     if any(state.running for state in checkpoint.states):
-        _run_stacks(checkpoint, plan, (x, y), workers, save_every, callbacks)
+        _run_stacks(checkpoint, plan, (x, y), workers, save_every, callbacks, label)
     trained = {member.member: member for state in checkpoint.states for member in state.trained}
     return [trained[member] for member in plan.members]
 
@@ -180,10 +182,11 @@ def _run_stacks(
     workers: int,
     save_every: int | None,
     callbacks: Sequence[Callback],
+    label: str = "",
 ) -> None:
     """Compute the starts that are missing, and train all stacks to the end unless ``save_every`` is None."""
     states, stop = checkpoint.states, threading.Event()
-    watch = make_watch(states, plan, callbacks, with_training=save_every is not None)
+    watch = make_watch(states, plan, callbacks, save_every is not None, label)
 
     def begin(number: int) -> None:
         if not states[number].has_started:
@@ -218,7 +221,11 @@ def _run_stacks(
 
 
 def make_watch(
-    states: Sequence[TrainingState], plan: TrainingPlan, callbacks: Sequence[Callback], with_training: bool = True
+    states: Sequence[TrainingState],
+    plan: TrainingPlan,
+    callbacks: Sequence[Callback],
+    with_training: bool = True,
+    label: str = "",
 ) -> Watch:
     """Return the watch of the stacks of a plan."""
     recipe = plan.recipe
@@ -236,6 +243,7 @@ def make_watch(
             )
             for state in states
         ],
+        label=label,
     )
 
 
