@@ -275,12 +275,14 @@ class _PaperRecipe(StudyRecipe):
         return train_surreal_members(people[0].complete(), plan, checkpoint)
 
     def estimate_seconds(self, people: PreparedPeople, work: MemberSet) -> float:
-        """Time a few steps of one member."""
+        """Time a few steps of one member; a step of the start takes about a third of the time of the others."""
         import rindices.learners.gan.train  # noqa: F401  its import is not part of a step
 
         values, steps = json.loads(work.values), 20
-        brief = replace(work, values=json.dumps(values | {"min_steps": steps, "max_steps": steps}))
-        return super().estimate_seconds(people, brief) * float(values["max_steps"]) / steps
+        changes = {"min_steps": steps, "max_steps": steps, "start": "random", "draw_controls": "people"}
+        brief = replace(work, values=json.dumps(values | changes))
+        start_steps = values["start_steps"] + values["warm_steps"] if values["start"] == "linear" else 0
+        return super().estimate_seconds(people, brief) * float(values["max_steps"] + start_steps / 3) / steps
 
     def min_patients(self, n_patterns: int) -> int:
         return 2
