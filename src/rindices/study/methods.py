@@ -35,7 +35,7 @@ MEAN_DIFFERENCE = "mean-difference"
 MAX_TIMED_PEOPLE = 2_000
 """People on whom a member is trained to time it."""
 _FITS_PER_MEMBER = 3.0  # of method trajectories, in units of a straight fit: both shapes and the fits to halves
-_KEY_VERSION = 4
+_KEY_VERSION = 5
 _NAMES_IN_KEYS = {new: old for old, new in OLD_METHOD_NAMES.items()}
 """Names of methods in the keys of member sets, so that sets of rindices 0.1.0 are found."""
 
@@ -355,12 +355,14 @@ class _SurrealGANMethod(StudyMethod):
         return Problem(Severity.ERROR, f"{what}, so there is no model", cure=cure)
 
     def estimate_seconds(self, people: PreparedPeople, work: MemberSet) -> float:
-        """Time a few steps of one member."""
+        """Time a few steps of one member; a step of the start takes about a third of the time of the others."""
         import rindices.learners.gan.train  # noqa: F401  its import is not part of a step
 
         values, steps = json.loads(work.values), 20
-        brief = replace(work, values=json.dumps(values | {"min_steps": steps, "max_steps": steps}))
-        return super().estimate_seconds(people, brief) * float(values["max_steps"]) / steps
+        changes = {"min_steps": steps, "max_steps": steps, "start": "random", "draw_controls": "people"}
+        brief = replace(work, values=json.dumps(values | changes))
+        start_steps = values["start_steps"] + values["warm_steps"] if values["start"] == "linear" else 0
+        return super().estimate_seconds(people, brief) * float(values["max_steps"] + start_steps / 3) / steps
 
 
 class _PublishedSurrealGANMethod(_SurrealGANMethod):

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -16,10 +16,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, Field
 
-from rindices._typing import AnyArray, FloatArray
+from rindices._typing import AnyArray
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, StudyError, explain_write_errors
-from rindices.learners.ensemble import HeldOutLikelihood, Member, TrainingOutcome
+from rindices.learners.ensemble import HeldOutLikelihood, Member, NetworkTraining, TrainingOutcome
+from rindices.learners.gan.recipe import LOSS_NAMES
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.model.safetensors_io import (
@@ -57,16 +58,20 @@ class RunStore:
 
     def save(self, work: MemberSet, members: Sequence[Member]) -> None:
         """Write a finished member set and delete its checkpoint."""
-        arrays: dict[str, FloatArray] = {}
+        arrays: dict[str, AnyArray] = {}
         for index, member in enumerate(members):
             arrays |= {f"{index}.{name}": array for name, array in member.head.to_arrays().items()}
             arrays[f"{index}.patterns"] = member.patterns
+            if member.training is not None:
+                arrays |= {f"{index}.networks.{name}": weight for name, weight in member.training.weights.items()}
+                arrays[f"{index}.losses"] = member.training.losses
         states = [
             [each.number, str(each.outcome), each.steps, _replace_nonfinite(each.evidence), each.held_out]
             for each in members
         ]
         regions = int(members[0].patterns.shape[2])
         metadata = {"key": work.key, "kind": members[0].head.kind, "regions": regions, "members": states}
+        metadata["trainings"] = [_describe_training(member.training) for member in members]
         with explain_write_errors(str(self.path(work)), StudyError, MAKE_ROOM):
             write_safetensors(self.path(work), arrays, metadata)
         self.checkpoint_path(work).unlink(missing_ok=True)
@@ -148,13 +153,46 @@ _MemberRecord = tuple[
 ]
 
 
+class _TrainingRecord(BaseModel):
+    """Training of a member with networks: whether it met the bars, steps at its checks, and shapes of its weights."""
+
+    met_bars: bool
+    checks: list[int]
+    shapes: dict[str, tuple[int, ...]]
+
+    def list_shapes(self, index: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of all arrays of the training of a member, by their names in the file."""
+        shapes = {f"{index}.networks.{name}": shape for name, shape in self.shapes.items()}
+        return shapes | {f"{index}.losses": (len(self.checks), len(LOSS_NAMES))}
+
+    def build(self, arrays: Mapping[str, AnyArray], index: int) -> NetworkTraining:
+        """Return the training of a member from the arrays of the file."""
+        return NetworkTraining(
+            met_bars=self.met_bars,
+            checks=np.array(self.checks, dtype=np.intp),
+            losses=arrays[f"{index}.losses"],
+            weights={name: arrays[f"{index}.networks.{name}"] for name in self.shapes},
+        )
+
+
+def _describe_training(training: NetworkTraining | None) -> dict[str, object] | None:
+    if training is None:
+        return None
+    shapes = {name: list(weight.shape) for name, weight in training.weights.items()}
+    return {"met_bars": training.met_bars, "checks": training.checks.tolist(), "shapes": shapes}
+
+
 class _MemberSetMetadata(BaseModel):
-    """Metadata of a member set: number, outcome, steps, evidence and held-out likelihood of each member."""
+    """Metadata of a member set: number, outcome, steps, evidence and held-out likelihood of each member.
+
+    trainings: of members with networks; None for others.
+    """
 
     key: str
     kind: str
     regions: Annotated[int, Field(ge=1, le=MAX_DIMENSION)]
     members: list[_MemberRecord]
+    trainings: list[_TrainingRecord | None]
 
 
 def _load_members(path: Path, work: MemberSet) -> list[Member]:
@@ -164,13 +202,20 @@ def _load_members(path: Path, work: MemberSet) -> list[Member]:
     head, regions, patterns = HEADS_BY_KIND[metadata.kind], metadata.regions, work.point.n_patterns
     shapes = head.shapes(regions, patterns) | {"patterns": (len(SEVERITY_LEVELS), patterns, regions)}
     indices = range(len(metadata.members))
-    arrays = read_arrays(path, {f"{index}.{name}": shape for index in indices for name, shape in shapes.items()})
+    expected = {f"{index}.{name}": shape for index in indices for name, shape in shapes.items()}
+    for index, networks in enumerate(metadata.trainings):
+        expected |= {} if networks is None else networks.list_shapes(index)
+    arrays = read_arrays(path, expected)
     members = []
     for index, (number, outcome, steps, record, likelihoods) in enumerate(metadata.members):
         fields = {name: arrays[f"{index}.{name}"] for name in shapes}
         evidence = None if record is None else (*record[:2], math.nan if record[2] is None else record[2])
         held_out = None if likelihoods is None else HeldOutLikelihood(*likelihoods)
-        members.append(Member(number, outcome, steps, head.from_arrays(fields), fields["patterns"], evidence, held_out))
+        networks = metadata.trainings[index]
+        training = None if networks is None else networks.build(arrays, index)
+        members.append(
+            Member(number, outcome, steps, head.from_arrays(fields), fields["patterns"], evidence, held_out, training)
+        )
     return members
 
 
