@@ -25,7 +25,7 @@ from rindices.model.safetensors_io import read_metadata, write_safetensors
 from rindices.selection.choose import GridPoint
 from rindices.study import store as stores
 from rindices.study.config import ModelConfig
-from rindices.study.recipes import MemberSet
+from rindices.study.methods import MemberSet
 from rindices.study.store import RunStore
 from rindices.study.study import make_plan
 from tests.study.helpers import LONG, outputs, run, sets

@@ -86,9 +86,9 @@ def fit(
         Numbers of patterns M to try. Left out, the numbers next to the one that the permutation test finds. A single
         number is trained whatever the tests say.
     method : str
-        How members are trained: ``trajectories`` fits patterns as curves along their severity, by maximum
-        likelihood; ``surreal-gan`` trains the networks of Surreal-GAN, ``surreal-gan-published`` exactly as the paper does; ``contrastive`` fits straight patterns, which is
-        faster; ``mean-difference`` has one index.
+        How members are trained. ``trajectories`` fits patterns as curves along their severity, by maximum likelihood.
+        ``surreal-gan`` trains the networks of Surreal-GAN from a linear start, and ``surreal-gan-published`` exactly as
+        the paper does. ``contrastive`` fits straight patterns, which is faster. ``mean-difference`` has one index.
     members : int
         Number of ensemble members per setting.
     orthogonality : float or sequence of float

@@ -9,13 +9,13 @@ import pytest
 import torch
 from sklearn.covariance import ledoit_wolf
 
-from rindices.errors import RindicesError
+from rindices.errors import InputError, RindicesError
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.learners.gan import start
 from rindices.learners.gan.callbacks import Callback, TrainingEvent
 from rindices.learners.gan.networks import SurrealNetworks
-from rindices.learners.gan.recipe import SURREAL_GAN, TrainingPlan
-from rindices.learners.gan.state import make_training_state
+from rindices.learners.gan.recipe import SURREAL_GAN, Recipe, TrainingPlan
+from rindices.learners.gan.state import BatchSampler, NormalVariation, make_training_state
 from rindices.learners.gan.train import prepare_starts, train_stacks
 from tests.learners.gan.helpers import PEOPLE, are_equal
 from tests.learners.helpers import LinearCohort
@@ -157,3 +157,19 @@ def test_an_interrupted_training_goes_on_with_the_same_numbers(
 def test_too_few_people_for_the_patterns_are_refused() -> None:
     with pytest.raises(RindicesError, match="2 patients cannot give 2 patterns"):
         train_stacks(PEOPLE[0], PEOPLE[1][:2], TrainingPlan(2, BRIEF_START))
+
+
+def test_noise_of_d_has_the_covariance_of_normal_variation() -> None:
+    mean, root = torch.ones(1, 1, 3), torch.tensor([[[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 2.0]]])
+    people = torch.ones(20_000, 3)
+    batches = BatchSampler(people, [torch.arange(20_000)[None]] * 2, [0, 0], 20_000, NormalVariation(mean, root))
+    noise = batches.draw_noise(0.5, [torch.Generator().manual_seed(0)])
+    assert noise is not None
+    assert noise.shape == (1, 40_000, 3)
+    np.testing.assert_allclose(noise[0].mean(dim=0), 0.0, atol=0.02)
+    np.testing.assert_allclose(np.cov(noise[0].numpy(), rowvar=False), 0.25 * (root[0].mT @ root[0]), atol=0.03)
+
+
+def test_noise_without_a_covariance_is_refused() -> None:
+    with pytest.raises(InputError, match=r"instance_noise has no C to be drawn from\. Give draw_controls='normal'"):
+        Recipe(instance_noise=1.0)

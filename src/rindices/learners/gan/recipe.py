@@ -147,6 +147,9 @@ class Recipe:
         Steps after that regression in which g and D train alone.
     draw_controls : {'people', 'normal'}, default='people'
         ``people``: the controls of a step are controls of the study. ``normal``: they are drawn from N(mu, C).
+    instance_noise : float, default=0
+        Standard deviation, in units of the normal variation N(0, C), of noise that is added to everyone whom D reads,
+        so that D cannot learn single patients by heart. It needs ``draw_controls='normal'``.
     standardised_d : bool, default=False
         D reads a person's deviations from the controls, in control standard deviations, instead of the regions.
     detached_inversion : bool, default=False
@@ -187,6 +190,7 @@ class Recipe:
     start_rate: float = 3e-3
     warm_steps: int = 800
     draw_controls: str = "people"
+    instance_noise: float = 0.0
     standardised_d: bool = False
     detached_inversion: bool = False
     correlated: bool = False
@@ -214,6 +218,8 @@ class Recipe:
             value = getattr(self, name)
             _raise_unless(0 <= value < 1, f"{name} is {value}", "It must be in [0, 1).")
         _raise_unless(self.near_zero_bound <= 1, "near_zero_bound is above 1", "Severities end at 1.")
+        has_noise = self.instance_noise > 0 and self.draw_controls != "normal"
+        _raise_unless(not has_noise, "instance_noise has no C to be drawn from", "Give draw_controls='normal'.")
         for name in ("share", "last_rate"):
             value = getattr(self, name)
             _raise_unless(0 < value <= 1, f"{name} is {value}", "It must be in (0, 1].")
@@ -277,7 +283,15 @@ _POSITIVE_FIELDS = (
     *("max_steps", "reconstruction_bar", "monotonicity_bar", "explosion_bar", "check_every", "copula_ratio"),
     *("start_rate", "max_batch"),
 )
-_NONNEGATIVE_FIELDS = ("copula_after", "copula_divergence", "f_ratio", "min_steps", "start_steps", "warm_steps")
+_NONNEGATIVE_FIELDS = (
+    "instance_noise",
+    "copula_after",
+    "copula_divergence",
+    "f_ratio",
+    "min_steps",
+    "start_steps",
+    "warm_steps",
+)
 _COPULA_FIELDS = ("copula_divergence", "copula_ratio", "copula_after")
 """Fields that have an effect with correlated severities only."""
 _START_FIELDS = ("start_steps", "start_rate", "warm_steps")
@@ -299,6 +313,7 @@ SURREAL_GAN = Recipe(
     reconstruction_bar=None,
     start="linear",
     draw_controls="normal",
+    instance_noise=1.0,
     standardised_d=True,
     detached_inversion=True,
     share=0.8,

@@ -197,7 +197,9 @@ def train_inversion(state: TrainingState, report: Report) -> None:
         reconstruction = losses.reconstruction_loss(networks.reconstruct(shares), z.singles)
         objective = recipe.weights.decomposition * decomposition + recipe.weights.reconstruction * reconstruction
         stack.update({"g": 1.0}, objective, _FIRST_RATE * (1 - step / steps) + _LAST_RATE)
-        logits = networks.judge(torch.cat([synthetic, y], dim=1))
+        everyone = torch.cat([synthetic, y], dim=1)
+        noise = state.batches.draw_noise(recipe.instance_noise, stack.streams)
+        logits = networks.judge(everyone if noise is None else everyone + noise)
         discrimination = losses.discrimination_loss(*logits.chunk(2, dim=1))
         stack.update({"d": recipe.discriminator_ratio}, discrimination, recipe.learning_rate)
         terms = {"discrimination": discrimination, "decomposition": decomposition, "reconstruction": reconstruction}

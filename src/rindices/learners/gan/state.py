@@ -200,6 +200,12 @@ class BatchSampler:
         controls = self._draw_group(0, streams) if self.normal is None else self.normal.draw(self.batch, streams)
         return controls, self._draw_group(1, streams)
 
+    def draw_noise(self, sd: float, streams: Sequence[torch.Generator]) -> Tensor | None:
+        """Return noise for D's view of as many synthesised as real patients, (S, 2 B, R); None without noise."""
+        if sd == 0 or self.normal is None:
+            return None
+        return sd * (self.normal.draw(2 * self.batch, streams) - self.normal.mean)
+
     def _draw_group(self, group: int, streams: Sequence[torch.Generator]) -> Tensor:
         order, start = self.orders[group], self.cursors[group]
         if start + self.batch > order.shape[1]:

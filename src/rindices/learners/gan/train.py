@@ -329,16 +329,22 @@ def train_stack(
 
 def run_steps(state: TrainingState, steps: int, report: StepReport | None = None) -> LossTerms:
     """Take a number of steps and return the mean of each loss over them."""
-    total = torch.stack(take_step(state.stack, *state.batches.draw(state.stack.streams)))
-    for taken in range(1, steps):
-        if report is not None:
+    total = torch.zeros(())
+    for taken in range(steps):
+        if taken and report is not None:
             report(state, total, taken, False)
-        total += torch.stack(take_step(state.stack, *state.batches.draw(state.stack.streams)))
+        people = state.batches.draw(state.stack.streams)
+        noise = state.batches.draw_noise(state.stack.recipe.instance_noise, state.stack.streams)
+        terms = torch.stack(take_step(state.stack, *people, noise))
+        total = terms if taken == 0 else total + terms
     return LossTerms(*(total / steps))
 
 
-def take_step(stack: MemberStack, x: Tensor, y: Tensor) -> LossTerms:
-    """Update all networks on controls x and patients y, (S, B, R) each; return the losses before the updates."""
+def take_step(stack: MemberStack, x: Tensor, y: Tensor, noise: Tensor | None = None) -> LossTerms:
+    """Update all networks on controls x and patients y, (S, B, R) each; return the losses before the updates.
+
+    noise (S, 2 B, R) is added to the synthesised and the real patients whom D reads.
+    """
     networks, recipe, phi = stack.networks, stack.recipe, stack.networks.copula.phi
     stack.steps += 1
     rate = recipe.compute_rate(stack.steps)
@@ -347,11 +353,12 @@ def take_step(stack: MemberStack, x: Tensor, y: Tensor) -> LossTerms:
     change = losses.ByRole(*(networks.f.decode(code, severities) for severities in z))
     synthetic = x + change.drawn  # y' = f(x, z)
     # theta_D: l_c(D(y), e_1) + l_c(D(y'), e_0)
-    logits = networks.judge(torch.cat([synthetic.detach(), y], dim=1))
+    everyone = torch.cat([synthetic.detach(), y], dim=1)
+    logits = networks.judge(everyone if noise is None else everyone + noise)
     discrimination = losses.discrimination_loss(*logits.chunk(2, dim=1))
     stack.update({"d": recipe.discriminator_ratio}, discrimination, rate)
     # theta_f, theta_g1 and theta_g2: the weighted sum of all other losses, with g1 and g2 applied to y'
-    fake = networks.judge(synthetic)
+    fake = networks.judge(synthetic if noise is None else synthetic + noise[:, : synthetic.shape[1]])
     inverted, singles = synthetic, change.singles
     if recipe.detached_inversion:
         inverted, singles = inverted.detach(), singles.detach()
