@@ -1,12 +1,13 @@
 """Surreal-GAN on the tasks of the paper: accuracy, synthetic patients, what the game adds, and the choice.
 
-    python -m benchmarks.surreal_gan accuracy|game|random|choice|table [--seeds 900:903] [--tasks NAME] [--members 10]
+    python -m benchmarks.surreal_gan accuracy|game|changes|random|choice|table [--seeds 900:903] [--tasks NAME]
 
 - ``accuracy``: method surreal-gan as it ships on each task and seed, at the true number of patterns and the default
   lambda, not adjusted: mean member, consensus, both on all patients (nobody told the method their severities) and, for
   the mean member, on the patients whom it has not seen; agreement; regression of held-out patients; processor time;
   synthetic patients from new controls against new real patients.
 - ``game``: f frozen at its linear start, f after the game, and the linear method alone.
+- ``changes``: each of the changes from the published training taken back alone, on the seeds that they were chosen on.
 - ``random``: the random start, and each change of the training that helps there, one by one.
 - ``choice``: ``rindices fit`` with the choice of M and lambda by agreement, on tasks with two and with three patterns.
 
@@ -64,6 +65,21 @@ RANDOM_CHANGES: dict[str, dict[str, Any]] = {
     "decay": {"last_rate": 0.05},
 }
 """Changes of the random start, each alone."""
+CHANGES_TAKEN_BACK: dict[str, dict[str, Any]] = {
+    "as it ships": {},
+    "no noise for D": {"instance_noise": 0.0},
+    "controls of the study, no noise for D": {"draw_controls": "people", "instance_noise": 0.0},
+    "D reads 1 + 0.1 z": {"standardised_d": False},
+    "decomposition and reconstruction train f, too": {"detached_inversion": False},
+    "rates do not fall": {"last_rate": 1.0},
+    "f at the rate of g": {"f_ratio": 1.0},
+    "D at a fifth of the rate of g": {"discriminator_ratio": 1 / 5},
+    "f stays at its start": {"f_ratio": 0.0},
+    "random start": {"start": "random", "f_ratio": 1.0},
+    "1,000 steps": {"min_steps": 1_000, "max_steps": 1_000},
+    "10,000 steps": {"min_steps": 10_000, "max_steps": 10_000},
+}
+"""Changes of the method as it ships, each alone."""
 Row = dict[str, Any]
 
 
@@ -170,6 +186,15 @@ def measure_game(task: str, seed: int, members: int) -> Row:
     return row
 
 
+def measure_change(task: str, seed: int, members: int, label: str) -> Row:
+    """The method as it ships, with one of its changes taken back."""
+    people, new = draw_people(task, seed)
+    recipe = SURREAL_GAN.replace(**CHANGES_TAKEN_BACK[label])
+    trained, seconds = train(people, recipe, members, seed)
+    found = score(people, trained, recipe.share, seed) | measure_synthetic(trained, new, seed)
+    return {**found, "seconds": round(seconds, 1)}
+
+
 def measure_random(task: str, seed: int, members: int, label: str, steps: int) -> Row:
     """The random start with one change."""
     people, new = draw_people(task, seed)
@@ -216,6 +241,10 @@ def list_work(options: argparse.Namespace) -> Iterator[tuple[list[Any], Callable
         elif options.part == "game":
             for task in options.tasks or (*PAPER, *WRONG_STARTS):
                 yield ["game", task, seed], partial(measure_game, task, seed, options.members)
+        elif options.part == "changes":
+            for task in options.tasks or ("basic", "mild"):
+                for label in CHANGES_TAKEN_BACK:
+                    yield ["changes", task, seed, label], partial(measure_change, task, seed, options.members, label)
         elif options.part == "random":
             for task in options.tasks or ("basic", "mild"):
                 for label in RANDOM_CHANGES:
@@ -233,7 +262,8 @@ def format_tables(rows: list[Row]) -> str:
         "Written by `python -m benchmarks.surreal_gan`; not adjusted, the true M, lambda 0.2.",
         "",
     ]
-    for part, describe in (("accuracy", _list_accuracy), ("game", _list_game), ("random", _list_random)):
+    parts = {"accuracy": _list_accuracy, "game": _list_game, "changes": _list_changes, "random": _list_random}
+    for part, describe in parts.items():
         found = [row for row in rows if row["job"][0] == part]
         lines += describe(found) if found else []
     return "\n".join([*lines, *_list_choice([row for row in rows if row["job"][0] == "choice"])]) + "\n"
@@ -292,6 +322,21 @@ def _list_game(rows: list[Row]) -> list[str]:
     return [*lines, ""]
 
 
+def _list_changes(rows: list[Row]) -> list[str]:
+    lines = [
+        "## Each change taken back alone",
+        f"Seed {rows[0]['job'][2]}, on which they were chosen; {len(rows[0]['members'])} members.",
+        "",
+        "| task | change | mean member | AUC | mean | sd | processor (s) |",
+        "|---" * 7 + "|",
+    ]
+    for row in rows:
+        _, task, _, label = row["job"]
+        numbers = " | ".join(f"{row[name]:.3f}" for name in ("mean_member", "best_auc", "mean_error", "sd_error"))
+        lines.append(f"| {task} | {label} | {numbers} | {row['seconds']:.0f} |")
+    return [*lines, ""]
+
+
 def _list_random(rows: list[Row]) -> list[str]:
     lines = [
         "## Random start, one change at a time",
@@ -326,7 +371,7 @@ def _list_choice(rows: list[Row]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["accuracy", "game", "random", "choice", "table"])
+    parser.add_argument("part", choices=["accuracy", "game", "changes", "random", "choice", "table"])
     parser.add_argument("--seeds", default="900:901", help="First seed, and the one after the last.")
     parser.add_argument("--tasks", nargs="*", metavar="NAME")
     parser.add_argument("--members", type=int, default=3)
