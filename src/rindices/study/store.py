@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,8 @@ from pydantic import BaseModel, Field
 from rindices._typing import AnyArray, FloatArray
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, StudyError, explain_write_errors
-from rindices.learners.ensemble import HeldOutLikelihood, Member, TrainingOutcome
+from rindices.learners.ensemble import HeldOutLikelihood, Member, NetworkTraining, TrainingOutcome
+from rindices.learners.gan.recipe import LOSS_NAMES
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.model.safetensors_io import (
@@ -61,12 +62,16 @@ class RunStore:
         for index, member in enumerate(members):
             arrays |= {f"{index}.{name}": array for name, array in member.head.to_arrays().items()}
             arrays[f"{index}.patterns"] = member.patterns
+            arrays |= {f"{index}.{name}": array for name, array in _list_training_arrays(member).items()}
         states = [
             [each.number, str(each.outcome), each.steps, _replace_nonfinite(each.evidence), each.held_out]
             for each in members
         ]
         regions = int(members[0].patterns.shape[2])
+        trainings = [None if each.training is None else _describe_training(each.training) for each in members]
         metadata = {"key": work.key, "kind": members[0].head.kind, "regions": regions, "members": states}
+        if any(trainings):
+            metadata["trainings"] = trainings
         with explain_write_errors(str(self.path(work)), StudyError, MAKE_ROOM):
             write_safetensors(self.path(work), arrays, metadata)
         self.checkpoint_path(work).unlink(missing_ok=True)
@@ -148,13 +153,25 @@ _MemberRecord = tuple[
 ]
 
 
+class _TrainingRecord(BaseModel):
+    """What is no array of the training of a member with networks: see `NetworkTraining`; shapes of its weights."""
+
+    met_bars: bool
+    checks: list[int]
+    weights: dict[str, list[int]]
+
+
 class _MemberSetMetadata(BaseModel):
-    """Metadata of a member set: number, outcome, steps, evidence and held-out likelihood of each member."""
+    """Metadata of a member set: number, outcome, steps, evidence and held-out likelihood of each member.
+
+    trainings: of members with networks; empty in sets of rindices 0.1.0.
+    """
 
     key: str
     kind: str
     regions: Annotated[int, Field(ge=1, le=MAX_DIMENSION)]
     members: list[_MemberRecord]
+    trainings: list[_TrainingRecord | None] = []
 
 
 def _load_members(path: Path, work: MemberSet) -> list[Member]:
@@ -163,15 +180,71 @@ def _load_members(path: Path, work: MemberSet) -> list[Member]:
         raise ValueError(metadata.key)
     head, regions, patterns = HEADS_BY_KIND[metadata.kind], metadata.regions, work.point.n_patterns
     shapes = head.shapes(regions, patterns) | {"patterns": (len(SEVERITY_LEVELS), patterns, regions)}
-    indices = range(len(metadata.members))
-    arrays = read_arrays(path, {f"{index}.{name}": shape for index in indices for name, shape in shapes.items()})
+    trainings = metadata.trainings or [None] * len(metadata.members)
+    expected: dict[str, tuple[int, ...]] = {}
+    unchecked: set[str] = set()
+    for index, (state, training) in enumerate(zip(metadata.members, trainings, strict=True)):
+        own = {f"{index}.{name}": shape for name, shape in (shapes | _list_training_shapes(training)).items()}
+        expected |= own
+        unchecked |= set(own) if state[1] is TrainingOutcome.DIVERGED else {f"{index}.{_LOSSES}"}
+    arrays = read_arrays(path, expected, unchecked)
     members = []
     for index, (number, outcome, steps, record, likelihoods) in enumerate(metadata.members):
         fields = {name: arrays[f"{index}.{name}"] for name in shapes}
         evidence = None if record is None else (*record[:2], math.nan if record[2] is None else record[2])
-        held_out = None if likelihoods is None else HeldOutLikelihood(*likelihoods)
-        members.append(Member(number, outcome, steps, head.from_arrays(fields), fields["patterns"], evidence, held_out))
+        member = Member(
+            number=number,
+            outcome=outcome,
+            steps=steps,
+            head=head.from_arrays(fields),
+            patterns=fields["patterns"],
+            evidence=evidence,
+            held_out=None if likelihoods is None else HeldOutLikelihood(*likelihoods),
+            training=_make_training(trainings[index], arrays, f"{index}."),
+        )
+        members.append(member)
     return members
+
+
+_LOSSES, _NETWORKS = "training.losses", "networks."
+"""Name of the losses of a training, and first part of the names of its weights."""
+
+
+def _describe_training(training: NetworkTraining) -> dict[str, object]:
+    """Return a `_TrainingRecord` as JSON."""
+    weights = {name: list(array.shape) for name, array in training.weights.items()}
+    return {"met_bars": training.met_bars, "checks": training.checks.tolist(), "weights": weights}
+
+
+def _list_training_arrays(member: Member) -> dict[str, AnyArray]:
+    """Return the arrays of the training of a member by name; none for a member without networks."""
+    if member.training is None:
+        return {}
+    return {_LOSSES: member.training.losses} | {
+        f"{_NETWORKS}{name}": array for name, array in member.training.weights.items()
+    }
+
+
+def _list_training_shapes(training: _TrainingRecord | None) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the arrays of a training by name."""
+    if training is None:
+        return {}
+    weights = {f"{_NETWORKS}{name}": tuple(shape) for name, shape in training.weights.items()}
+    return {_LOSSES: (len(training.checks), len(LOSS_NAMES))} | weights
+
+
+def _make_training(
+    training: _TrainingRecord | None, arrays: Mapping[str, AnyArray], prefix: str
+) -> NetworkTraining | None:
+    """Return the training of a member whose arrays have a prefix in their names."""
+    if training is None:
+        return None
+    return NetworkTraining(
+        met_bars=training.met_bars,
+        checks=np.array(training.checks, dtype=np.int64),
+        losses=arrays[f"{prefix}{_LOSSES}"],
+        weights={name: arrays[f"{prefix}{_NETWORKS}{name}"] for name in training.weights},
+    )
 
 
 def _replace_nonfinite(evidence: tuple[float, float, float] | None) -> list[float | None] | None:
