@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _TABLES = (
     "model.safetensors r_indices.tsv r_indices_visits.tsv patterns.tsv effects.tsv subgroups.tsv wrong_cells.tsv "
-    "trajectories.tsv"
+    "trajectories.tsv networks.safetensors training.tsv members.tsv synthetic.tsv transformation.tsv"
 )
 _ONE_INDEX = "none beyond the mean difference; one index along it"
 EXAMPLES = {"fit": "study.toml --out results, or rindices fit dlmuse.csv --participants ...", "report": "results"}
@@ -272,6 +272,7 @@ def _list_facts(model: "FittedModel", has_weights: bool, out: Path) -> list[tupl
     weight = chosen.setting.orthogonality
     publish = f"to pass it on: rindices model publish {out} --out FILE"
     passing_on = publish if card.can_be_published else "keep it to yourself"
+    named_files = "model.safetensors tells" if model.networks is None else "model and networks.safetensors tell"
     signs = [("looks like an artefact", sign.what) for sign in findings.artefacts]
     return [
         *signs,
@@ -289,7 +290,7 @@ def _list_facts(model: "FittedModel", has_weights: bool, out: Path) -> list[tupl
         ("reference", describe_reference(card.reference)),
         ("members", f"{findings.members_used} of {findings.members_trained} used"),
         ("scale", findings.scale),
-        ("note", f"model.safetensors tells who took part; {passing_on}"),
+        ("note", f"{named_files} who took part; {passing_on}"),
     ]
 
 

@@ -437,6 +437,20 @@ class SelectionRecord(Record):
         return [candidate.setting for candidate in self.grid if not candidate.stable]
 
 
+class RealismRecord(Record):
+    """Content of ``realism.json``: how synthetic patients of a Surreal-GAN differ from real ones.
+
+    ``auc`` is the cross-validated AUC of each classifier, mean of the members, without any where people are too few.
+    ``mean_error`` and ``sd_error`` are means over regions of the absolute difference of means and of standard
+    deviations, in control sd. ``is_held_out`` says whether the people are those whom the members have not seen.
+    """
+
+    auc: Mapping[str, float]
+    mean_error: float
+    sd_error: float
+    is_held_out: bool
+
+
 class MethodRecord(Record):
     """Name of a method and its settings."""
 

@@ -11,6 +11,7 @@ from rindices.learners.ensemble import Member, NetworkTraining, TrainingOutcome
 from rindices.learners.gan.describe import (
     SHOWN_SEVERITIES,
     MemberPeople,
+    NetworkEnsemble,
     make_networks,
     summarise_networks,
     write_networks,
@@ -103,7 +104,11 @@ def test_too_few_people_have_no_realism() -> None:
 
 def test_networks_are_written_as_they_were_trained(tmp_path: Path) -> None:
     members = [make_member(0), make_member(3, size=2.0)]
-    write_networks(members, True, tmp_path / "networks.safetensors")
+    summary = summarise_networks(members, [[0, 1]] * 2, [make_people(5, 5)] * 2, is_held_out=False, seed=0)
+    ensemble = NetworkEnsemble(
+        members=(make_member(1, size=3.0), *members), used=tuple(members), standardised_d=True, summary=summary
+    )
+    write_networks(ensemble, tmp_path / "networks.safetensors")
     networks = load_networks(tmp_path / "networks.safetensors")
     assert networks.standardised_d
     assert networks.n_members == 2

@@ -63,6 +63,28 @@ class NetworkSummary:
     is_held_out: bool
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NetworkEnsemble:
+    """Networks of the chosen setting of a study, and what they do.
+
+    Attributes
+    ----------
+    members : tuple of Member
+        All members, each with its `NetworkTraining`.
+    used : tuple of Member
+        Those behind the R-indices, in the order of the model.
+    standardised_d : bool
+        Whether D reads deviations from the controls, see `SurrealNetworks`.
+    summary : NetworkSummary
+        Of the members that are used.
+    """
+
+    members: tuple[Member, ...]
+    used: tuple[Member, ...]
+    standardised_d: bool
+    summary: NetworkSummary
+
+
 def summarise_networks(
     members: Sequence[Member],
     orders: Sequence[Sequence[int]],
@@ -90,7 +112,8 @@ def summarise_networks(
     -------
     NetworkSummary
     """
-    changes, moments, found = [], [], []
+    changes, moments = [], []
+    found: list[Realism] = []
     for member, order, (controls, patients) in zip(members, orders, people, strict=True):
         networks = make_networks([member]).double()
         changes.append(_average_changes(networks, controls)[:, list(order)])
@@ -120,9 +143,9 @@ def make_networks(members: Sequence[Member], standardised_d: bool = False) -> Su
     return SurrealNetworks.from_members(weights, standardised_d)
 
 
-def write_networks(members: Sequence[Member], standardised_d: bool, path: Path) -> None:
-    """Write f, D, g1 and g2 of members to one file, see `save_networks`."""
-    save_networks(make_networks(members, standardised_d), path)
+def write_networks(ensemble: NetworkEnsemble, path: Path) -> None:
+    """Write f, D, g1 and g2 of the members that are used to one file, see `save_networks`."""
+    save_networks(make_networks(ensemble.used, ensemble.standardised_d), path)
 
 
 @torch.inference_mode()
