@@ -85,6 +85,7 @@ def render_report(results: study_results.StudyResults) -> str:
         severities=SEVERITY_LEVELS,
         patterns=sections.build_pattern_sections(results, match, limit),
         trajectories=sections.build_trajectory_section(results, match, limit),
+        training=sections.build_training_section(results.training, selection, match, limit),
         sliders={**sliders, "arrays": packer.pack()},
         atlas=match.atlas,
         atlas_problem=match.problem,
