@@ -147,7 +147,14 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
             if with_report:
                 write_report(folder)
 
-        observer = StudyObserver(progress.update, print_setting, progress.say, progress.print_problems, write_page)
+        observer = StudyObserver(
+            on_progress=progress.update,
+            on_setting=print_setting,
+            on_message=progress.say,
+            on_problems=progress.print_problems,
+            on_written=write_page,
+            on_training=progress.watch,
+        )
         try:
             ending: FittedModel | NoPatternError = run_study(
                 to_run, out, study_file=source, table_problems=problems, observer=observer

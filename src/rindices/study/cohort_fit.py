@@ -45,7 +45,9 @@ def fit_study(
         largest = find_largest_number(cohort.n_patients, cohort.n_regions, model.method)
         numbers = model.patterns or study.tests.list_numbers_to_try(largest)
         people = StudyPeople(study, model.model_copy(update={"patterns": numbers}))
-        training = CohortTraining(people, store, engine or make_engine(study.config.run), observer)
+        training = CohortTraining(
+            people, store, engine or make_engine(study.config.run, observer.on_training), observer
+        )
         trained = TrainedSettings(people, training.gathered, training.choose())
         evaluated = make_candidate_records(trained.gathered, trained.choice)
         if trained.choice.best is None:

@@ -196,7 +196,7 @@ def fit(
             runs=None if runs is None else Path(runs),
             engine=engine,
             table_problems=[*problems, *imputed],
-            observer=StudyObserver(on_progress=shown.update, on_problems=_warn_about_problems),
+            observer=StudyObserver(on_progress=shown.update, on_problems=_warn_about_problems, on_training=shown.watch),
         )
 
 

@@ -20,6 +20,7 @@ from rindices.old_names import OLD_METHOD_NAMES
 if TYPE_CHECKING:
     from rindices._typing import FloatArray
     from rindices.learners.ensemble import Member
+    from rindices.learners.gan.callbacks import EventCallback
     from rindices.learners.prepared_people import PreparedPeople
     from rindices.selection.choose import GridPoint
 
@@ -125,10 +126,17 @@ class StudyMethod:
             )
         return {}
 
-    def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    def train_members(
+        self,
+        people: Sequence[PreparedPeople],
+        work: MemberSet,
+        checkpoint: Path | None,
+        on_event: EventCallback | None = None,
+    ) -> list[Member]:
         """Train a set of members.
 
-        people: of each member, or of one if members share them; checkpoint: file for the state of a long training.
+        people: of each member, or of one if members share them; checkpoint: file for the state of a long training;
+        on_event: called with where a long training stands.
         """
         raise NotImplementedError
 
@@ -206,7 +214,13 @@ class _TrajectoriesMethod(StudyMethod):
             raise StudyError(f"shape is {values['shape']!r}: give one of {', '.join(choices)}.")
         return values
 
-    def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    def train_members(
+        self,
+        people: Sequence[PreparedPeople],
+        work: MemberSet,
+        checkpoint: Path | None,
+        on_event: EventCallback | None = None,
+    ) -> list[Member]:
         from rindices.learners.trajectory.members import fit_trajectory_members
 
         shape = json.loads(work.values)["shape"]
@@ -236,7 +250,13 @@ class _ContrastiveMethod(StudyMethod):
     name = "contrastive"
     description = "the patterns of variation that patients show beyond controls, by maximum likelihood"
 
-    def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    def train_members(
+        self,
+        people: Sequence[PreparedPeople],
+        work: MemberSet,
+        checkpoint: Path | None,
+        on_event: EventCallback | None = None,
+    ) -> list[Member]:
         from rindices.learners.ensemble import fit_linear_members
 
         return fit_linear_members(people, work.point.n_patterns, work.numbers, work.seed)
@@ -250,7 +270,13 @@ class _MeanDifferenceMethod(StudyMethod):
     )
     is_refitted = True
 
-    def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    def train_members(
+        self,
+        people: Sequence[PreparedPeople],
+        work: MemberSet,
+        checkpoint: Path | None,
+        on_event: EventCallback | None = None,
+    ) -> list[Member]:
         from rindices.learners.contrastive.estimator import MeanDifference
         from rindices.learners.ensemble import fit_linear_members
 
@@ -300,13 +326,21 @@ class _SurrealGANMethod(StudyMethod):
         values = asdict(recipe_from_dict(json.loads(work.values)).shorten())
         return replace(work, values=json.dumps(values, sort_keys=True))
 
-    def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    def train_members(
+        self,
+        people: Sequence[PreparedPeople],
+        work: MemberSet,
+        checkpoint: Path | None,
+        on_event: EventCallback | None = None,
+    ) -> list[Member]:
+        from rindices.learners.gan.callbacks import Forwarder
         from rindices.learners.gan.recipe import TrainingPlan, recipe_from_dict
         from rindices.learners.gan.train import train_surreal_members
 
         recipe, numbers = recipe_from_dict(json.loads(work.values)), tuple(work.numbers)
         plan = TrainingPlan(work.point.n_patterns, recipe, work.seed, numbers, stack=len(numbers))
-        return train_surreal_members(people[0].complete(), plan, checkpoint)
+        callbacks = () if on_event is None else (Forwarder(on_event),)
+        return train_surreal_members(people[0].complete(), plan, checkpoint, callbacks=callbacks)
 
     def explain_failure(self, members: Sequence[Member], reasons: Sequence[str], values: MethodValues) -> Problem:
         from rindices.learners.ensemble import TrainingOutcome
