@@ -128,7 +128,7 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     from rindices.report.sections import load_statements
     from rindices.study.cluster import check_engine
     from rindices.study.engines import StudyObserver
-    from rindices.study.exceptions import NoPatternError, StudyStoppedError
+    from rindices.study.exceptions import NoPatternError, StudyStoppedError, TrainingFailedError
     from rindices.study.fit import run_study
     from rindices.study.preflight import read_reference
     from rindices.study.study import Study
@@ -161,6 +161,10 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
             )
         except NoPatternError as error:
             ending = error
+        except TrainingFailedError:
+            if with_report:
+                progress.say(f"how the members were trained: {out / 'report.html'}")
+            raise
         except StudyStoppedError as error:
             progress.say(str(error))
             raise typer.Exit(3) from None

@@ -437,6 +437,19 @@ class SelectionRecord(Record):
         return [candidate.setting for candidate in self.grid if not candidate.stable]
 
 
+class FailureRecord(Record):
+    """Content of ``failure.json``: why the members of a study failed, and what to change.
+
+    ``made_with``, ``adjustment`` and ``difference`` are what a model or ``selection.json`` would say.
+    """
+
+    what: str
+    cure: str
+    made_with: ProvenanceRecord
+    adjustment: AdjustmentRecord
+    difference: DifferenceRecord
+
+
 class RealismRecord(Record):
     """Content of ``realism.json``: how synthetic patients of a Surreal-GAN differ from real ones.
 

@@ -17,7 +17,7 @@ from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.findings import CountedPeople, GroupCounts, StudyFindings, collect_findings
 from rindices.model.fitted import FittedModel, load
 from rindices.model.pattern_tables import make_change_table
-from rindices.model.records import CandidateRecord, CohortRecord, RealismRecord, Record, SelectionRecord
+from rindices.model.records import CandidateRecord, CohortRecord, FailureRecord, RealismRecord, Record, SelectionRecord
 from rindices.report.formatting import omit_single_weight
 from rindices.study.subgroups import SUBGROUP_DESCRIPTIONS
 from rindices.tables.cohort import GROUP, ID, SESSION
@@ -154,6 +154,32 @@ def read_null_results(folder: Path) -> NullResults | None:
         findings=read_findings(folder, None, selection),
         effects=effects,
         wrong_cells=wrong_cells,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FailedResults:
+    """What a study whose members failed leaves behind.
+
+    failure: why, and what to change; effects: content of ``effects.tsv``; training: how the members were trained.
+    """
+
+    cohort: CohortRecord
+    failure: FailureRecord
+    effects: pd.DataFrame
+    training: TrainingResults
+
+
+def read_failed_results(folder: Path) -> FailedResults | None:
+    """Read the folder of a study whose members failed; None for any other folder."""
+    paths, training = [folder / name for name in ("failure.json", "cohort.json", "effects.tsv")], read_training(folder)
+    if training is None or not all(path.is_file() for path in paths):
+        return None
+    return FailedResults(
+        failure=read_record(paths[0], FailureRecord),
+        cohort=read_record(paths[1], CohortRecord),
+        effects=_read_table(paths[2], _EFFECT_COLUMNS),
+        training=training,
     )
 
 

@@ -20,11 +20,12 @@ from rindices.learners.ensemble import Member
 from rindices.model.findings import StudyFindings
 from rindices.model.fitted import FittedModel
 from rindices.model.pattern_tables import get_shape, make_change_table, make_course_table
-from rindices.model.records import CohortRecord, SelectionRecord
+from rindices.model.records import CohortRecord, FailureRecord, SelectionRecord, describe_adjustment
 from rindices.model.scale import describe_scale
 from rindices.selection.group_difference import RegionEffects
+from rindices.study.build import collect_provenance
 from rindices.study.config import StudyConfig, format_study_toml, read_study
-from rindices.study.exceptions import NoPatternError
+from rindices.study.exceptions import NoPatternError, TrainingFailedError
 from rindices.study.networks import (
     make_member_table,
     make_realism_record,
@@ -49,7 +50,7 @@ OUTPUT_FILES = (
     *("subgroups.tsv", "subgroups.json", "checklist.md"),
     *("trajectories.tsv", "trajectories.json", DESCRIPTION_FILE, "federation.json"),
     *("networks.safetensors", "training.tsv", "training.json", "members.tsv", "members.json", "realism.json"),
-    *("synthetic.tsv", "synthetic.json", "transformation.tsv", "transformation.json"),
+    *("synthetic.tsv", "synthetic.json", "transformation.tsv", "transformation.json", "failure.json"),
 )
 """Files of a study, except ``study.toml`` and ``runs/``."""
 DERIVED_FILES = (
@@ -140,6 +141,20 @@ def write_null_result(folder: Path, study: Study, result: NoPatternError, proble
     write_selection(folder, result.selection)
     assert result.findings is not None
     write_findings(folder, result.findings)
+
+
+def write_failed_result(folder: Path, study: Study, error: TrainingFailedError, problems: Iterable[Problem]) -> None:
+    """Write the files of a study whose members failed: the people, the groups' difference, and the training."""
+    _write_people(folder, study, problems)
+    write_training(folder, error.members)
+    record = FailureRecord(
+        what=error.problems[0].what,
+        cure=error.problems[0].cure,
+        made_with=collect_provenance(study),
+        adjustment=describe_adjustment(study.preprocessing, study.cohort.unit),
+        difference=study.tests.make_difference_record(),
+    )
+    write_json(folder / "failure.json", record.to_dict())
 
 
 def write_selection(folder: Path, selection: SelectionRecord) -> None:
