@@ -226,7 +226,7 @@ def site(
 
     study, folder = load_study(tables, data, {}, {})
     result, study = resolve_study(study, folder)
-    checked = check_cells(result.cohort_or_raise(), study.run.seed, study.adjust, study.data.on_outlier)
+    checked = check_cells(result.cohort_or_raise(), study.run.seed, study.adjust, study.on_outlier)
     print_problems(result.problems)
     cohort = checked.cohort_or_raise()
     print_problems(checked.problems)

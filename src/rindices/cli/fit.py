@@ -210,7 +210,7 @@ def _fit_partitions(study: "StudyConfig", folder: Path, out: Path, source: Path,
     results = ResultsFolder(out, compute_settings_digest(study, identify_files(study, folder)))
     print_problems([*opened.validation.problems, *results.report_other_study()])
     settings = FederatedSettings(study.model, study.run.seed, study.data.adjust)
-    check = partial(check_cells, seed=study.run.seed, adjust=study.adjust, on_outlier=study.data.on_outlier)
+    check = partial(check_cells, seed=study.run.seed, adjust=study.adjust, on_outlier=study.on_outlier)
     with connect_partitions(table.absolute(), request, check, study.run.workers, study.run.scheduler) as transport:
         if n_left_out := transport.count_left_out():
             people = format_count(n_left_out, "person lacks", "people lack")

@@ -121,6 +121,7 @@ def summarise_test(selection: records.SelectionRecord, cohort: records.CohortRec
 def collect_warnings(results: StudyResults) -> Context:
     """Return what a reader should know before relying on the result."""
     card, members = results.model.card, results.chosen.members
+    method = get_study_method(DEFAULT_METHOD if card.method is None else card.method.name)
     doubts = collect_study_warnings(results.selection)
     effects = np.abs(results.model.patterns[-1])
     directions = effects / np.maximum(np.linalg.norm(effects, axis=1, keepdims=True), 1e-12)
@@ -134,7 +135,7 @@ def collect_warnings(results: StudyResults) -> Context:
         doubts=doubts,
         weak_patterns=list_weak_patterns(card.pattern_scale),
         n_not_converged=members.trained - members.converged,
-        n_left_out=members.converged - len(results.model.heads),
+        n_left_out=0 if method.uses_one_member else members.converged - len(results.model.heads),
         intervals_over_trainings=card.interval_over == "trainings",
         similar_pairs=[names for at, *names in pairs if similarity[at] > _MAX_PATTERN_SIMILARITY],
         correlated_pairs=[(*names, float(rho[at])) for at, *names in pairs if abs(rho[at]) > _MAX_INDEX_CORRELATION],

@@ -137,6 +137,14 @@ class SelectionResult(NamedTuple):
     orders: tuple[IntArray, ...] = ()
 
 
+def keep_best_member(choice: SelectionResult) -> SelectionResult:
+    """Return a choice whose consensus is the member that agrees best with the others."""
+    if choice.best is None:
+        return choice
+    position = choice.agreeing.index(choice.member)
+    return choice._replace(agreeing=(choice.member,), orders=(choice.orders[position],))
+
+
 class _Evaluated(NamedTuple):
     """Evaluation of a candidate, the agreement that decides, and its bootstrap sample."""
 

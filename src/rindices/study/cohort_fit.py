@@ -10,7 +10,7 @@ from rindices.errors import StudyError
 from rindices.learners.ensemble import Member, TrainingOutcome
 from rindices.model.fitted import FittedModel
 from rindices.selection.agreement import IndexMoments, IndexRows
-from rindices.selection.choose import MIN_STABLE_CONCORDANCE, GridPoint
+from rindices.selection.choose import MIN_STABLE_CONCORDANCE, GridPoint, keep_best_member
 from rindices.study.build import TrainedSettings, build_model, collect_provenance, make_candidate_records
 from rindices.study.cluster import count_workers, make_engine
 from rindices.study.conclude import conclude_study
@@ -44,12 +44,18 @@ def fit_study(
 
     def fit_patterns() -> tuple[FittedModel | None, Records]:
         largest = find_largest_number(cohort.n_patients, cohort.n_regions, model.method)
-        numbers = model.patterns or study.tests.list_numbers_to_try(largest)
+        method = model.get_method()
+        usual = tuple(number for number in method.patterns if number <= largest)
+        numbers = model.patterns or usual or study.tests.list_numbers_to_try(largest)
         people = StudyPeople(study, model.model_copy(update={"patterns": numbers}))
         training = CohortTraining(
             people, store, engine or make_engine(study.config.run, observer.on_training), observer
         )
-        trained = TrainedSettings(people, training.gathered, training.choose())
+        if method.min_concordance is not None:
+            training.min_concordance = method.min_concordance
+        choice = training.choose()
+        choice = keep_best_member(choice) if method.uses_one_member else choice
+        trained = TrainedSettings(people, training.gathered, choice)
         evaluated = make_candidate_records(trained.gathered, trained.choice)
         if trained.choice.best is None:
             _refuse_replacement(training, evaluated, study.tests.finding)

@@ -207,6 +207,11 @@ class StudyConfig(_ConfigSection):
         """Scale of the adjustment that the study or its method names."""
         return self.data.adjust or self.model.get_method().adjust
 
+    @property
+    def on_outlier(self) -> str | None:
+        """What becomes of outlying measurements, as the study or its method says."""
+        return self.data.on_outlier or self.model.get_method().on_outlier
+
     def fit_preprocessing(self, cohort: Cohort, seen: BoolArray | None = None) -> Preprocessing:
         """Learn the adjustment of a cohort with the settings of this study, from everyone or from the people seen."""
         return Preprocessing.fit(cohort, self.data.harmonise, self.adjust, self.data.icv_for, seen)

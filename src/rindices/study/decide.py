@@ -60,8 +60,11 @@ class StudyEnd(NamedTuple):
         for.
         """
         failed: Records = ()
-        finding, is_forced = self.tests.finding, self.model.forced is not None
-        has_patterns = self.model.method != MEAN_DIFFERENCE and (is_forced or finding is Finding.PATTERNS)
+        finding, method = self.tests.finding, self.model.get_method()
+        is_forced = self.model.forced is not None or not method.follows_tests
+        # a method that cannot be replaced has one pattern where patients do not differ from each other
+        is_found = finding is Finding.PATTERNS or (finding is Finding.MEAN_DIFFERENCE and not method.can_be_replaced)
+        has_patterns = self.model.method != MEAN_DIFFERENCE and (is_forced or is_found)
         if has_patterns:
             fitted, failed = fit_patterns()
             if fitted is not None:

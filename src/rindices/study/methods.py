@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rindices._typing import FloatArray
     from rindices.learners.ensemble import Member
     from rindices.learners.gan.callbacks import EventCallback
+    from rindices.learners.gan.recipe import Recipe
     from rindices.learners.prepared_people import PreparedPeople
     from rindices.selection.choose import GridPoint
 
@@ -97,6 +98,17 @@ class StudyMethod:
     can_be_replaced : bool
         Whether a study without stable patterns ends with the index of the mean difference. If not, it ends with an
         error (`explain_failure`).
+    patterns : tuple of int
+        Numbers of patterns to try unless the study names others; empty where the tests name them.
+    follows_tests : bool
+        Whether a study in which the tests detect no difference ends with that finding. If not, patterns are trained all
+        the same.
+    min_concordance : float or None
+        Lowest agreement of members that are used; None for that of all methods.
+    uses_one_member : bool
+        Whether the model is the member that agrees best with the others. If not, it is the mean of the members.
+    on_outlier : str or None
+        What becomes of outlying measurements unless the study says so; None for what the kind of table suggests.
     """
 
     name: str
@@ -109,6 +121,11 @@ class StudyMethod:
     compares_halves: bool = False
     is_refitted: bool = False
     can_be_replaced: bool = True
+    patterns: tuple[int, ...] = ()
+    follows_tests: bool = True
+    min_concordance: float | None = None
+    uses_one_member: bool = False
+    on_outlier: str | None = None
 
     def list_values(self) -> tuple[str, ...]:
         """Return the names of the values that a study may change; here there are none."""
@@ -174,7 +191,7 @@ class StudyMethod:
         """Return the share of controls and of patients that each member is trained on."""
         from rindices.learners.prepared_people import SUBSAMPLE_SHARE
 
-        return float(values.get("share", SUBSAMPLE_SHARE if self.leaves_people_out else 1.0))
+        return float(values.get("share", 1.0)) * (SUBSAMPLE_SHARE if self.leaves_people_out else 1.0)
 
     def learn_weights(self, people: PreparedPeople, shifts: FloatArray) -> FloatArray:
         """Return weights (R, M) of patterns (R, M) as learnt from other people, to measure their stability."""
@@ -290,12 +307,17 @@ class _MeanDifferenceMethod(StudyMethod):
 
 class _SurrealGANMethod(StudyMethod):
     name = "surreal-gan"
-    description = "the published training of Surreal-GAN"
+    description = "the networks of Surreal-GAN, trained from a linear start"
     orthogonality_weights = (0.1, 0.2, 0.4, 0.6, 0.8)
-    leaves_people_out = False  # as published
     uses = frozenset({"orthogonality", "correlated"})
     adjust = "linear"  # as published
     can_be_replaced = False
+
+    def make_recipe(self) -> Recipe:
+        """Return the training unless the study changes it."""
+        from rindices.learners.gan.recipe import SURREAL_GAN
+
+        return SURREAL_GAN.replace(share=1.0)  # members are given their share of the people
 
     def list_values(self) -> tuple[str, ...]:
         from rindices.learners.gan.recipe import LossWeights, Recipe
@@ -312,13 +334,13 @@ class _SurrealGANMethod(StudyMethod):
         return self._customise(settings, correlated)
 
     def _customise(self, settings: MethodSettings, correlated: bool) -> MethodValues:
-        from rindices.learners.gan.recipe import Recipe, customise_recipe
+        from rindices.learners.gan.recipe import customise_recipe
 
         if "orthogonality" in settings:
             raise StudyError(
                 "orthogonality is part of the grid: set it as model.orthogonality, not in method_settings."
             )
-        return asdict(customise_recipe(Recipe(learning_rate=8e-4), learn_copula=correlated, **settings))
+        return asdict(customise_recipe(self.make_recipe(), learn_copula=correlated, **settings))
 
     def shorten(self, work: MemberSet) -> MemberSet | None:
         from rindices.learners.gan.recipe import recipe_from_dict
@@ -333,22 +355,32 @@ class _SurrealGANMethod(StudyMethod):
         checkpoint: Path | None,
         on_event: EventCallback | None = None,
     ) -> list[Member]:
+        """Train a set of members; sets that differ in lambda alone share a file of their starts."""
         from rindices.learners.gan.callbacks import Forwarder
         from rindices.learners.gan.recipe import TrainingPlan, recipe_from_dict
         from rindices.learners.gan.train import train_surreal_members
 
         recipe, numbers = recipe_from_dict(json.loads(work.values)), tuple(work.numbers)
         plan = TrainingPlan(work.point.n_patterns, recipe, work.seed, numbers, stack=len(numbers))
+        starts = None
+        if checkpoint is not None and recipe.start == "linear":
+            values = json.dumps(asdict(recipe.forget_training()), sort_keys=True)
+            start = replace(work, point=work.point._replace(orthogonality=None), values=values)
+            starts = checkpoint.with_name(f"{start.key}.starts")
+        import numpy as np
+
+        own = [each if each.seen is None else each.take(np.flatnonzero(each.seen)) for each in people]
         callbacks = () if on_event is None else (Forwarder(on_event),)
-        return train_surreal_members(people[0].complete(), plan, checkpoint, callbacks=callbacks)
+        return train_surreal_members(
+            [each.complete() for each in own], plan, checkpoint, starts=starts, callbacks=callbacks
+        )
 
     def explain_failure(self, members: Sequence[Member], reasons: Sequence[str], values: MethodValues) -> Problem:
         from rindices.learners.ensemble import TrainingOutcome
-        from rindices.learners.gan.recipe import Recipe
 
         number = format_count(len(members), "member")
         outcomes = {member.outcome for member in members}
-        usual, steps = Recipe().max_steps, int(values["max_steps"])
+        usual, steps = self.make_recipe().max_steps, int(values["max_steps"])
         cure = f"Raise the number of steps: --max-steps {usual if steps < usual else 2 * steps}"
         if outcomes == {TrainingOutcome.DIVERGED}:
             what, rate = f"the training of {number} of {self.name} diverged", float(values["learning_rate"]) / 4
@@ -367,13 +399,41 @@ class _SurrealGANMethod(StudyMethod):
         brief = replace(work, values=json.dumps(values | {"min_steps": steps, "max_steps": steps}))
         return super().estimate_seconds(people, brief) * float(values["max_steps"]) / steps
 
+
+class _PublishedSurrealGANMethod(_SurrealGANMethod):
+    """Section 3 of the paper to the letter; `docs/surreal_gan.md` lists how `surreal-gan` differs from it."""
+
+    name = "surreal-gan-published"
+    description = "Surreal-GAN as it was published"
+    leaves_people_out = False
+    patterns = (2, 3, 4)
+    follows_tests = False
+    min_concordance = 0.0
+    uses_one_member = True
+    on_outlier = "keep"
+
+    def make_recipe(self) -> Recipe:
+        from rindices.learners.gan.recipe import PUBLISHED
+
+        return PUBLISHED
+
+    def shorten(self, work: MemberSet) -> MemberSet | None:
+        """All settings are trained at full length."""
+        return None
+
     def min_patients(self, n_patterns: int) -> int:
         return 2
 
 
 METHODS: dict[str, StudyMethod] = {
     method.name: method
-    for method in (_TrajectoriesMethod(), _SurrealGANMethod(), _ContrastiveMethod(), _MeanDifferenceMethod())
+    for method in (
+        _TrajectoriesMethod(),
+        _SurrealGANMethod(),
+        _PublishedSurrealGANMethod(),
+        _ContrastiveMethod(),
+        _MeanDifferenceMethod(),
+    )
 }
 SETTINGS_OF_SOME_METHODS = {
     "orthogonality": ("model", "weights lambda"),
@@ -392,7 +452,11 @@ def get_study_method(name: str) -> StudyMethod:
 
 
 def list_shortened_sets(plan: Sequence[MemberSet]) -> list[MemberSet]:
-    """Return a shorter training of the first set of each grid point; none if there is nothing to choose, or to save."""
+    """Return a shorter training of the first set of each grid point; none if there is nothing to choose, or to save.
+
+    Sets of different numbers of patterns follow each other, so that workers do not compute the same starts.
+    """
     first = [work for work in plan if work.numbers[0] == 0]
+    first.sort(key=lambda work: (work.point.orthogonality or 0.0, work.point.n_patterns))
     shorten = get_study_method(plan[0].method).shorten
     return [short for work in first if len(first) > 1 and (short := shorten(work)) is not None]

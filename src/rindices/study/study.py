@@ -56,8 +56,8 @@ class Study:
     def checked(self) -> CheckedCohort:
         """The cohort in an order that depends on the values of people alone, and its wrong cells."""
         with limit_blas_threads():
-            cohort, data = sort_people(self.cohort, self.seed), self.config.data
-            return check_cells(cohort, self.seed, self.config.adjust, data.on_outlier)
+            cohort = sort_people(self.cohort, self.seed)
+            return check_cells(cohort, self.seed, self.config.adjust, self.config.on_outlier)
 
     @property
     def ordered(self) -> Cohort:

@@ -106,6 +106,11 @@ def test_rates_fall_along_a_cosine_and_keep_members_to_the_end() -> None:
     assert constant.first_stop == 10
 
 
+def test_the_bar_of_the_tuned_recipe_is_a_tenth_of_the_variance_of_the_severities() -> None:
+    assert SURREAL_GAN.get_reconstruction_bar(3) == pytest.approx(0.9 * (1 / 12) / 3)
+    assert PUBLISHED.get_reconstruction_bar(3) == 0.003
+
+
 def test_trainings_that_differ_after_the_start_share_it() -> None:
     tuned = SURREAL_GAN.replace(orthogonality=0.8, f_ratio=1.0, max_steps=50)
     assert tuned.forget_training() == SURREAL_GAN.forget_training()

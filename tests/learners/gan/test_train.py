@@ -242,8 +242,8 @@ def test_groups_may_come_interleaved() -> None:
     positions = np.random.default_rng(0).permutation(130)
     mixed[np.sort(positions[:40])], mixed[np.sort(positions[40:])] = np.arange(40), 40 + np.arange(90)
     plan = TrainingPlan(2, SHORT, members=(3,))
-    (first,) = train_surreal_members(PreparedPeople(people, y), plan)
-    (again,) = train_surreal_members(PreparedPeople(people[mixed], y[mixed]), plan)
+    (first,) = train_surreal_members([PreparedPeople(people, y)], plan)
+    (again,) = train_surreal_members([PreparedPeople(people[mixed], y[mixed])], plan)
     assert first.number == 3
     assert first.patterns.shape == (4, 2, 9)
     np.testing.assert_array_equal(again.head.infer(people), first.head.infer(people))
@@ -258,7 +258,7 @@ def test_threads_of_the_machine_change_no_byte_of_a_large_training() -> None:
         for threads in (1, 2):
             torch.set_num_threads(threads)
             with threadpool_limits(threads):
-                members += train_surreal_members(people, plan)
+                members += train_surreal_members([people], plan)
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)

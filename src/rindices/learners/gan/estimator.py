@@ -189,7 +189,7 @@ class SurrealGAN(Learner):
             recipe = recipe.replace(orthogonality=max(ORTHOGONALITY_WEIGHTS, key=measure_agreement))
         self.orthogonality_ = recipe.weights.orthogonality
         self.members_ = train_surreal_members(
-            people, replace(plan, recipe=recipe), self._get_path(), starts=starts, earlier=earlier, **options
+            [people], replace(plan, recipe=recipe), self._get_path(), starts=starts, earlier=earlier, **options
         )
         self._recipe = recipe
         self.n_iter_ = max(member.steps for member in self.members_)

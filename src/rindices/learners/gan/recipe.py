@@ -127,8 +127,12 @@ class Recipe:
         Fewest steps after which a member can have converged.
     max_steps : int, default=120,000
         Steps after which a member stops in any case.
-    reconstruction_bar, monotonicity_bar : float
-        A member meets the bars when the means of both losses since the last check are below these.
+    reconstruction_bar : float, optional, default=0.003
+        A member meets the bars when the mean reconstruction loss since the last check is below this, and monotonicity
+        is, too. None: below 0.9 / (12 M), so that g reads at least a tenth of the variance of the severities. With
+        ``detached_inversion`` f does not make itself readable, and how well g can read depends on the disease.
+    monotonicity_bar : float, default=6e-4
+        The same for the monotonicity loss.
     explosion_bar : float, default=1e4
         A member has diverged when a loss is above this or not finite.
     check_every : int, default=100
@@ -174,7 +178,7 @@ class Recipe:
     max_batch: int | None = None
     min_steps: int = 100_000
     max_steps: int = 120_000
-    reconstruction_bar: float = 0.003
+    reconstruction_bar: float | None = 0.003
     monotonicity_bar: float = 6e-4
     explosion_bar: float = 1e4
     check_every: int = 100
@@ -193,7 +197,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            is_other = name in ("weights", *_CHOICES, *_SWITCHES) or (name == "max_batch" and value is None)
+            is_other = name in ("weights", *_CHOICES, *_SWITCHES) or (name in _OPTIONAL_FIELDS and value is None)
             _raise_unless(is_other or _is_number(value), f"{name} is {value!r}", "Give one number.")
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
@@ -203,14 +207,13 @@ class Recipe:
             _raise_unless(isinstance(value, bool), f"{name} is {value!r}", "Give True or False.")
         for name in _POSITIVE_FIELDS:
             value = getattr(self, name)
-            _raise_unless(value > 0, f"{name} is {value}", "It must be above 0.")
+            _raise_unless(value is None or value > 0, f"{name} is {value}", "It must be above 0.")
         for name in _NONNEGATIVE_FIELDS:
             _raise_unless(getattr(self, name) >= 0, f"{name} is negative", "Use 0 or more.")
         for name in ("beta1", "beta2"):
             value = getattr(self, name)
             _raise_unless(0 <= value < 1, f"{name} is {value}", "It must be in [0, 1).")
         _raise_unless(self.near_zero_bound <= 1, "near_zero_bound is above 1", "Severities end at 1.")
-        _raise_unless(self.max_batch is None or self.max_batch > 0, "max_batch is 0", "Leave it out.")
         for name in ("share", "last_rate"):
             value = getattr(self, name)
             _raise_unless(0 < value <= 1, f"{name} is {value}", "It must be in (0, 1].")
@@ -246,6 +249,10 @@ class Recipe:
         progress = min((step - 1) / self.max_steps, 1.0)
         return self.learning_rate * (self.last_rate + (1 - self.last_rate) * (1 + math.cos(math.pi * progress)) / 2)
 
+    def get_reconstruction_bar(self, n_patterns: int) -> float:
+        """Return the bar of the reconstruction loss; 1 / (12 M) is the loss of a g that always says 1/2."""
+        return 0.9 / (12 * n_patterns) if self.reconstruction_bar is None else self.reconstruction_bar
+
     @property
     def first_stop(self) -> int:
         """Steps after which a member may stop because it has converged."""
@@ -263,11 +270,12 @@ class Recipe:
 
 
 _CHOICES = {"start": ("random", "linear"), "draw_controls": ("people", "normal")}
+_OPTIONAL_FIELDS = ("max_batch", "reconstruction_bar")
 _SWITCHES = ("standardised_d", "detached_inversion", "correlated")
 _POSITIVE_FIELDS = (
     *("learning_rate", "discriminator_ratio", "epsilon", "clip", "init_sd", "near_zero_bound", "batch_share"),
     *("max_steps", "reconstruction_bar", "monotonicity_bar", "explosion_bar", "check_every", "copula_ratio"),
-    "start_rate",
+    *("start_rate", "max_batch"),
 )
 _NONNEGATIVE_FIELDS = ("copula_after", "copula_divergence", "f_ratio", "min_steps", "start_steps", "warm_steps")
 _COPULA_FIELDS = ("copula_divergence", "copula_ratio", "copula_after")
@@ -288,7 +296,7 @@ SURREAL_GAN = Recipe(
     last_rate=0.05,
     min_steps=3_000,
     max_steps=3_000,
-    reconstruction_bar=0.01,
+    reconstruction_bar=None,
     start="linear",
     draw_controls="normal",
     standardised_d=True,

@@ -95,15 +95,18 @@ class MemberStack:
         """
         optimisers, clip = {name: self.optimisers[name] for name in ratios}, self.recipe.clip
         parameters = [each for optimiser in optimisers.values() for each in optimiser.param_groups[0]["params"]]
-        torch.autograd.backward(loss.sum(), inputs=parameters, retain_graph="copula" in ratios)
+        gradients = torch.autograd.grad(loss.sum(), parameters, retain_graph="copula" in ratios)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
         for name, optimiser in optimisers.items():
             (group,) = optimiser.param_groups
             group["lr"] = rate * ratios[name]
             optimiser.step()
-            optimiser.zero_grad()
             if name in ("f", "g"):
                 for parameter in group["params"]:
                     parameter.detach().clamp_(-clip, clip)
+        for parameter in parameters:
+            parameter.grad = None
 
     def load_moments(self, tensors: Mapping[str, Tensor]) -> None:
         """Set what Adam keeps of each parameter; those that are not named keep nothing, as before a first step."""
@@ -218,15 +221,30 @@ class BatchSampler:
 
 
 def make_batch_sampler(controls: Tensor, patients: Tensor, members: Sequence[int], plan: TrainingPlan) -> BatchSampler:
-    """Return a sampler before the first shuffle: (N_cn, R) and (N_pt, R), of which a member sees its own share."""
-    y, share = np.repeat([0, 1], [len(controls), len(patients)]), plan.recipe.share
+    """Return a sampler before the first shuffle.
+
+    controls, patients: (N_cn, R) and (N_pt, R) if members share them, or (K, N_cn, R) and (K, N_pt, R) with the people
+    of each of the K members of the plan. A member sees its own share of them.
+    """
+    sizes = [people.shape[-2] for people in (controls, patients)]
+    y, n_people = np.repeat([0, 1], sizes), sum(sizes)
+    if controls.ndim == 2:
+        table, offsets = torch.cat([controls, patients]), [0] * len(members)
+    else:
+        positions = [plan.members.index(member) for member in members]
+        table = torch.cat([controls[positions], patients[positions]], dim=1).flatten(0, 1)
+        offsets = [n_people * number for number in range(len(members))]
     streams = (np.random.default_rng([plan.seed, member]) for member in members)
-    seen = [draw_subsample(y, share, stream).seen for stream in streams]
+    seen = [draw_subsample(y, plan.recipe.share, stream).seen for stream in streams]
     orders = [
-        torch.as_tensor(np.stack([rows[y[rows] == group] for rows in seen]), device=controls.device) for group in (0, 1)
+        torch.as_tensor(
+            np.stack([rows[y[rows] == group] + offset for rows, offset in zip(seen, offsets, strict=True)]),
+            device=controls.device,
+        )
+        for group in (0, 1)
     ]
-    sizes = [order.shape[1] for order in orders]
-    return BatchSampler(torch.cat([controls, patients]), orders, sizes, plan.recipe.batch_size(*sizes))
+    lengths = [order.shape[1] for order in orders]
+    return BatchSampler(table, orders, lengths, plan.recipe.batch_size(*lengths))
 
 
 @dataclass(frozen=True)
@@ -286,9 +304,10 @@ def make_training_state(
 ) -> TrainingState:
     """Return a stack before its first step.
 
-    members: numbers of the members of this stack; plan: recipe and seed; controls, patients: (N_cn, R) and (N_pt, R).
+    members: numbers of the members of this stack; plan: recipe and seed; controls, patients: (N_cn, R) and (N_pt, R),
+    or those of each member of the plan, see `make_batch_sampler`.
     """
-    stack = make_member_stack(members, plan, controls.shape[1], controls)
+    stack = make_member_stack(members, plan, controls.shape[-1], controls)
     batches = make_batch_sampler(controls, patients, members, plan)
     has_no_start = plan.recipe.start == "random" and plan.recipe.draw_controls == "people"
     return TrainingState(stack, batches, has_started=has_no_start)
@@ -401,7 +420,7 @@ def identify_training(plan: TrainingPlan, controls: Tensor, patients: Tensor) ->
     digest = hashlib.sha256()
     for people in (controls, patients):
         digest.update(np.ascontiguousarray(people.cpu().numpy()).tobytes())
-    data = {"controls": len(controls), "patients": len(patients), "regions": controls.shape[1]}
+    data = {"controls": controls.shape[-2], "patients": patients.shape[-2], "regions": controls.shape[-1]}
     values = json.loads(json.dumps(asdict(plan)))
     return {"format": CHECKPOINT_FORMAT, **values, **data, "data": digest.hexdigest()}
 

@@ -54,7 +54,7 @@ def one_thread() -> Iterator[None]:
 
 @one_thread()
 def train_surreal_members(
-    people: PreparedPeople,
+    people: Sequence[PreparedPeople],
     plan: TrainingPlan,
     checkpoint: Path | None = None,
     workers: int = 1,
@@ -66,12 +66,27 @@ def train_surreal_members(
 ) -> list[Member]:
     """Train the members of a plan.
 
-    people: controls have mean 1 and standard deviation 0.1; plan: members, recipe and seed; checkpoint: file to save
-    the state to while training, and to resume from; starts: result of :func:`prepare_starts`, or its file, which is
-    written if it does not exist; earlier: the same members after fewer steps, which go on instead of starting; workers,
-    device, callbacks: see :func:`train_stacks`.
+    Parameters
+    ----------
+    people : sequence of PreparedPeople
+        Those of each member, or one if members share them. Controls have mean 1 and standard deviation 0.1. Where a
+        group is larger for some members than for others, its first people are used.
+    plan : TrainingPlan
+        Members, recipe and seed.
+    checkpoint : Path, optional
+        File to save the state to while training, and to resume from.
+    workers, device, callbacks
+        See `train_stacks`.
+    starts : Path or Checkpoint, optional
+        Result of `prepare_starts`, or its file, which is written if it does not exist.
+    earlier : sequence of Member
+        The same members after fewer steps, which go on instead of starting.
+
+    Returns
+    -------
+    list of Member
     """
-    controls, patients = people.X[people.y == 0], people.X[people.y == 1]
+    controls, patients = (_stack_group(people, label) for label in (0, 1))
     if isinstance(starts, Path):
         starts = prepare_starts(
             controls, patients, plan, device=device, workers=workers, path=starts, callbacks=callbacks
@@ -87,7 +102,15 @@ def train_surreal_members(
         earlier={each.number: each.training for each in earlier if each.training is not None},
         callbacks=callbacks,
     )
-    return [make_member(each, controls) for each in trained]
+    shared = controls.ndim == 2
+    return [make_member(each, controls if shared else controls[k]) for k, each in enumerate(trained)]
+
+
+def _stack_group(people: Sequence[PreparedPeople], label: int) -> FloatArray:
+    """Return the people of a group that members are trained on: (N, R) if they share them, else (K, N, R)."""
+    groups = [each.X[(each.y == label) & (True if each.seen is None else each.seen)] for each in people]
+    size = min(map(len, groups))
+    return groups[0] if len(groups) == 1 else np.stack([group[:size] for group in groups])
 
 
 def make_member(trained: TrainedMember, controls: FloatArray) -> Member:
@@ -146,13 +169,37 @@ def train_stacks(
 ) -> list[TrainedMember]:
     """Train all members of a plan.
 
-    controls, patients: regions scaled as 1 + 0.1 x (v - control mean) / control sd, (N, R) each; plan: members, recipe
-    and seed; device: device of the arithmetic; random numbers always come from the CPU; workers: threads, each with one
-    stack at a time. The numbers do not depend on it; path: checkpoint file. If it exists, training resumes from it with
-    the same numbers; save_every: steps between checkpoints; starts: result of :func:`prepare_starts`; without it the
-    starts are computed here, with the same numbers; earlier: training of each member, by its number, from which it goes
-    on instead of starting; callbacks: see `.callbacks`. Returns in the order of
-    ``plan.members``. Raises RindicesError: if the checkpoint or the starts belong to another training.
+    Parameters
+    ----------
+    controls, patients : array of shape (N, R) or (K, N, R)
+        Regions scaled as 1 + 0.1 x (v - control mean) / control sd, of people whom members share, or of each of the K
+        members.
+    plan : TrainingPlan
+        Members, recipe and seed.
+    device : str
+        Device of the arithmetic. Random numbers always come from the CPU.
+    workers : int
+        Threads, each with one stack at a time. The numbers do not depend on it.
+    path : Path, optional
+        Checkpoint file. If it exists, training resumes from it with the same numbers.
+    save_every : int
+        Steps between checkpoints.
+    starts : Checkpoint, optional
+        Result of `prepare_starts`. Without it the starts are computed here, with the same numbers.
+    earlier : mapping of int to NetworkTraining, optional
+        Training of each member, by its number, from which it goes on instead of starting.
+    callbacks : sequence of Callback
+        See `.callbacks`.
+
+    Returns
+    -------
+    list of TrainedMember
+        In the order of ``plan.members``.
+
+    Raises
+    ------
+    RindicesError
+        If the checkpoint or the starts belong to another training.
     """
     x, y = _move_people(controls, patients, plan, device)
     checkpoint = Checkpoint.begin(path, plan, x, y)
@@ -325,7 +372,8 @@ def release_stopped_members(state: TrainingState, terms: LossTerms, recipe: Reci
     """
     table, members = torch.stack(terms), state.stack.members
     finite = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)
-    below = (terms.reconstruction < recipe.reconstruction_bar) & (terms.monotonicity < recipe.monotonicity_bar)
+    bar = recipe.get_reconstruction_bar(state.stack.networks.n_patterns)
+    below = (terms.reconstruction < bar) & (terms.monotonicity < recipe.monotonicity_bar)
     last = TrainingOutcome.STEP_LIMIT if state.steps >= recipe.max_steps else None
     running = []
     for position, (is_finite, met_bars) in enumerate(zip(finite.tolist(), below.tolist(), strict=True)):

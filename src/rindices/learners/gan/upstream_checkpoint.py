@@ -31,6 +31,7 @@ from rindices.errors import (
     join_names,
     make_damage_error,
 )
+from rindices.learners.gan.networks import SurrealNetworks
 from rindices.learners.inference import compute_hidden_widths
 
 _MAX_BYTES = 500_000_000
@@ -83,6 +84,28 @@ def read_upstream_checkpoint(path: Path, epoch: int | None = None) -> UpstreamCh
         return _validate_content(content, epoch)
     except _InvalidCheckpoint as error:
         raise make_damage_error(path.name, f"is not a checkpoint of SurrealGAN 0.1.1: {error}") from None
+
+
+def make_upstream_networks(checkpoint: UpstreamCheckpoint) -> SurrealNetworks:
+    """Return f, g1, g2 and the copula of a checkpoint as the networks of one member, to synthesise and decompose.
+
+    Upstream layers are (outputs, inputs), ours (inputs, outputs). D is not read, and its weights are zero. People are
+    prepared as everywhere here: 1 + 0.1 (v - mean) / sd, with mean and sd of the checkpoint.
+    """
+    networks = SurrealNetworks(1, checkpoint.n_regions, checkpoint.n_patterns)
+    f, g1, g2 = checkpoint.f, checkpoint.g1, checkpoint.g2
+    layers = {"encode1": "model.0", "encode2": "model.2", "decode1": "model.5", "decode2": "model.7"}
+    weights = {f"f.{ours}": f[f"{theirs}.weight"].T for ours, theirs in layers.items()}
+    weights |= {"f.gate": f["model.4.add_noise.0.weight"].T, "f.gate_bias": f["model.4.add_noise.0.bias"][None]}
+    weights |= {"g1.weight": g1["model.1.weight"].T, "g1.bias": g1["model.1.bias"][None]}
+    for number, theirs in enumerate(("model.0", "model.2", "model.4"), start=1):
+        weights[f"g2.weight{number}"] = g2[f"{theirs}.weight"].T
+        weights[f"g2.bias{number}"] = g2[f"{theirs}.bias"][None]
+    if checkpoint.correlation is not None:
+        weights["copula.phi"] = np.linalg.cholesky(checkpoint.correlation).astype(np.float32)
+    state = {name: torch.as_tensor(np.ascontiguousarray(weight))[None] for name, weight in weights.items()}
+    networks.load_state_dict(networks.state_dict() | state)
+    return networks
 
 
 class _InvalidCheckpoint(Exception):  # noqa: N818
