@@ -45,12 +45,12 @@ class Pace:
 class TrainingProgress:
     """Says where the training of member sets stands; of several at the same time, the first one.
 
-    seconds_between: least time between two lines.
+    seconds_between: least time between two lines. The first line with losses does not wait.
     """
 
     def __init__(self, seconds_between: float) -> None:
         self._seconds_between, self._resumed = seconds_between, set[str]()
-        self._shown, self._heard_at, self._line_at = "", -math.inf, -math.inf
+        self._shown, self._heard_at, self._line_at, self._has_losses = "", -math.inf, -math.inf, False
 
     def announce(self, work: MemberSet, event: TrainingEvent) -> str:
         """Return from which step an interrupted training goes on, once for each member set; otherwise ''."""
@@ -65,9 +65,10 @@ class TrainingProgress:
         if work.key != self._shown and now - self._heard_at < SECONDS_BETWEEN_LINES:
             return ""
         self._shown, self._heard_at = work.key, now if event.running else -math.inf
-        if now - self._line_at < self._seconds_between:
+        is_first = bool(event.losses) and not self._has_losses
+        if not is_first and now - self._line_at < self._seconds_between:
             return ""
-        self._line_at = now
+        self._line_at, self._has_losses = now, self._has_losses or bool(event.losses)
         return f"{_describe_point(work)}: {describe_event(event)}"
 
 
