@@ -13,14 +13,12 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from rindices.learners.gan import train
 from rindices.learners.gan.recipe import Recipe, TrainingPlan
@@ -57,27 +55,11 @@ def time_step(state: TrainingState, budget: float) -> float:
     return best
 
 
-def iterate_tensors(value: object, depth: int = 0) -> Iterable[Tensor]:
-    """Yield all tensors in a state object."""
-    if isinstance(value, Tensor):
-        yield value
-    elif depth < 4:
-        items: Iterable[object] = ()
-        if isinstance(value, (tuple, list)):
-            items = value
-        elif isinstance(value, dict):
-            items = value.values()
-        elif hasattr(value, "__dict__"):
-            items = vars(value).values()
-        for item in items:
-            yield from iterate_tensors(item, depth + 1)
-
-
 def measure_memory_mb(state: TrainingState) -> float:
-    """Return the memory of weights, moments and people, each counted once."""
-    parts = iterate_tensors([state.stack, state.batches.table, state.batches.orders])
-    sizes = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in parts}
-    return sum(sizes.values()) / 1e6
+    """Return the memory of weights, moments and people."""
+    tensors = [*state.stack.networks.parameters(), *(moment for _, moment in state.stack.collect_moments())]
+    tensors += [state.batches.table, *state.batches.orders]
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors) / 1e6
 
 
 def measure_growth(name: str, budget: float) -> dict[str, Any]:

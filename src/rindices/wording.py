@@ -11,6 +11,9 @@ from importlib.resources import files
 
 FEATURE_UNIT = "any"
 """Unit of tables whose columns are features of any kind, each in a unit of its own."""
+_CONTROL_WORDS_TEXT = "control controls cn nc hc hv ctl ctrl con healthy normal cognitively_normal cu td"
+CONTROL_WORDS = {*_CONTROL_WORDS_TEXT.split(), "healthy control", "healthy controls", "cognitively normal"}
+"""Labels of controls that are recognised, in lower case."""
 _REPLACEMENTS: dict[str, str] = tomllib.loads((files("rindices") / "wording.toml").read_text("utf-8"))
 _PATTERN = re.compile("|".join(rf"(?<!\w){re.escape(phrase)}(?!\w)" for phrase in _REPLACEMENTS))
 _TEMPLATE_CODE = re.compile(r"({{.*?}}|{%.*?%})", re.DOTALL)

@@ -192,10 +192,10 @@ def test_parameters_of_surreal_gan_of_another_kind(options: dict[str, Any], mess
 
 def test_the_recipe_that_a_message_gives_works() -> None:
     pytest.importorskip("torch", reason="the extra gan is not installed")
-    from rindices.learners.gan.recipe import Recipe
+    from rindices.learners.gan.recipe import SURREAL_GAN
 
     message = catch(lambda: ri.SurrealGAN(training={"max_steps": 5, "min_steps": 5}, members=1).fit(X, Y))  # type: ignore[arg-type]
     _, _, cure = message.rstrip(".").partition("training=")
-    training = eval(cure, {"Recipe": Recipe})
-    with pytest.warns(UserWarning, match="none of 1 members met the stopping bars"):
+    training = eval(cure, {"SURREAL_GAN": SURREAL_GAN})
+    with pytest.warns(UserWarning, match="none of 1 members converged"):
         assert ri.SurrealGAN(2, 0, members=1, training=training).fit(X, Y).n_iter_ == 5

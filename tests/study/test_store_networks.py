@@ -20,7 +20,7 @@ from tests.learners.gan.helpers import PEOPLE, SHORT
 @pytest.fixture(scope="module")
 def members() -> list[Member]:
     people = PreparedPeople(np.concatenate(PEOPLE), np.repeat([0, 1], [len(each) for each in PEOPLE]))
-    return train_surreal_members(people, TrainingPlan(2, SHORT, seed=3, members=(0, 1)))
+    return train_surreal_members([people], TrainingPlan(2, SHORT, seed=3, members=(0, 1)))
 
 
 @pytest.fixture

@@ -94,8 +94,8 @@ def fit(
         number is trained whatever the tests say.
     method : str
         How members are trained: ``trajectories`` fits patterns as curves along their severity, by maximum
-        likelihood; ``surreal-gan`` trains the networks of Surreal-GAN; ``contrastive`` fits straight patterns, which is
-        faster; ``mean-difference`` has one index.
+        likelihood; ``surreal-gan`` trains the networks of Surreal-GAN, ``surreal-gan-published`` exactly as the paper
+        does; ``contrastive`` fits straight patterns, which is faster; ``mean-difference`` has one index.
     members : int
         Number of ensemble members per setting.
     orthogonality : float or sequence of float
@@ -109,7 +109,7 @@ def fit(
         People from whom site effects are learnt. Left out, controls, where the cohort has sites (`Preprocessing.fit`).
     adjust : {'log', 'linear', 'none'}, optional
         Scale on which measures are adjusted for covariates. Left out, ``log`` if all values are positive, else
-        ``linear``; method ``surreal-gan`` is linear.
+        ``linear``; method ``surreal-gan-published`` is linear.
     icv_for : {'volume', 'all'}
         Regions that are adjusted for head size where a cohort has thickness and other measures: all but thickness, or
         all.

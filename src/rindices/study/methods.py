@@ -36,7 +36,7 @@ MEAN_DIFFERENCE = "mean-difference"
 MAX_TIMED_PEOPLE = 2_000
 """People on whom a member is trained to time it."""
 _FITS_PER_MEMBER = 3.0  # of method trajectories, in units of a straight fit: both shapes and the fits to halves
-_KEY_VERSION = 4
+_KEY_VERSION = 5
 _NAMES_IN_KEYS = {new: old for old, new in OLD_METHOD_NAMES.items()}
 """Names of methods in the keys of member sets, so that sets of rindices 0.1.0 are found."""
 
@@ -310,7 +310,6 @@ class _SurrealGANMethod(StudyMethod):
     description = "the networks of Surreal-GAN, trained from a linear start"
     orthogonality_weights = (0.1, 0.2, 0.4, 0.6, 0.8)
     uses = frozenset({"orthogonality", "correlated"})
-    adjust = "linear"  # as published
     can_be_replaced = False
 
     def make_recipe(self) -> Recipe:
@@ -392,12 +391,14 @@ class _SurrealGANMethod(StudyMethod):
         return Problem(Severity.ERROR, f"{what}, so there is no model", cure=cure)
 
     def estimate_seconds(self, people: PreparedPeople, work: MemberSet) -> float:
-        """Time a few steps of one member."""
+        """Time a few steps of one member; a step of the start takes about a third of the time of the others."""
         import rindices.learners.gan.train  # noqa: F401  its import is not part of a step
 
         values, steps = json.loads(work.values), 20
-        brief = replace(work, values=json.dumps(values | {"min_steps": steps, "max_steps": steps}))
-        return super().estimate_seconds(people, brief) * float(values["max_steps"]) / steps
+        changes = {"min_steps": steps, "max_steps": steps, "start": "random", "draw_controls": "people"}
+        brief = replace(work, values=json.dumps(values | changes))
+        start_steps = values["start_steps"] + values["warm_steps"] if values["start"] == "linear" else 0
+        return super().estimate_seconds(people, brief) * float(values["max_steps"] + start_steps / 3) / steps
 
 
 class _PublishedSurrealGANMethod(_SurrealGANMethod):
@@ -411,6 +412,7 @@ class _PublishedSurrealGANMethod(_SurrealGANMethod):
     min_concordance = 0.0
     uses_one_member = True
     on_outlier = "keep"
+    adjust = "linear"
 
     def make_recipe(self) -> Recipe:
         from rindices.learners.gan.recipe import PUBLISHED

@@ -16,7 +16,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, Field
 
-from rindices._typing import AnyArray, FloatArray
+from rindices._typing import AnyArray
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, StudyError, explain_write_errors
 from rindices.learners.ensemble import HeldOutLikelihood, Member, NetworkTraining, TrainingOutcome
@@ -58,20 +58,20 @@ class RunStore:
 
     def save(self, work: MemberSet, members: Sequence[Member]) -> None:
         """Write a finished member set and delete its checkpoint."""
-        arrays: dict[str, FloatArray] = {}
+        arrays: dict[str, AnyArray] = {}
         for index, member in enumerate(members):
             arrays |= {f"{index}.{name}": array for name, array in member.head.to_arrays().items()}
             arrays[f"{index}.patterns"] = member.patterns
-            arrays |= {f"{index}.{name}": array for name, array in _list_training_arrays(member).items()}
+            if member.training is not None:
+                arrays |= {f"{index}.networks.{name}": weight for name, weight in member.training.weights.items()}
+                arrays[f"{index}.losses"] = member.training.losses
         states = [
             [each.number, str(each.outcome), each.steps, _replace_nonfinite(each.evidence), each.held_out]
             for each in members
         ]
         regions = int(members[0].patterns.shape[2])
-        trainings = [None if each.training is None else _describe_training(each.training) for each in members]
         metadata = {"key": work.key, "kind": members[0].head.kind, "regions": regions, "members": states}
-        if any(trainings):
-            metadata["trainings"] = trainings
+        metadata["trainings"] = [_describe_training(member.training) for member in members]
         with explain_write_errors(str(self.path(work)), StudyError, MAKE_ROOM):
             write_safetensors(self.path(work), arrays, metadata)
         self.checkpoint_path(work).unlink(missing_ok=True)
@@ -154,17 +154,38 @@ _MemberRecord = tuple[
 
 
 class _TrainingRecord(BaseModel):
-    """What is no array of the training of a member with networks: see `NetworkTraining`; shapes of its weights."""
+    """Training of a member with networks: whether it met the bars, steps at its checks, and shapes of its weights."""
 
     met_bars: bool
     checks: list[int]
-    weights: dict[str, list[int]]
+    shapes: dict[str, tuple[int, ...]]
+
+    def list_shapes(self, index: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of all arrays of the training of a member, by their names in the file."""
+        shapes = {f"{index}.networks.{name}": shape for name, shape in self.shapes.items()}
+        return shapes | {f"{index}.losses": (len(self.checks), len(LOSS_NAMES))}
+
+    def build(self, arrays: Mapping[str, AnyArray], index: int) -> NetworkTraining:
+        """Return the training of a member from the arrays of the file."""
+        return NetworkTraining(
+            met_bars=self.met_bars,
+            checks=np.array(self.checks, dtype=np.intp),
+            losses=arrays[f"{index}.losses"],
+            weights={name: arrays[f"{index}.networks.{name}"] for name in self.shapes},
+        )
+
+
+def _describe_training(training: NetworkTraining | None) -> dict[str, object] | None:
+    if training is None:
+        return None
+    shapes = {name: list(weight.shape) for name, weight in training.weights.items()}
+    return {"met_bars": training.met_bars, "checks": training.checks.tolist(), "shapes": shapes}
 
 
 class _MemberSetMetadata(BaseModel):
     """Metadata of a member set: number, outcome, steps, evidence and held-out likelihood of each member.
 
-    trainings: of members with networks; empty in sets of rindices 0.1.0.
+    trainings: of members with networks; None for others, and empty in sets of rindices 0.1.0.
     """
 
     key: str
@@ -183,68 +204,23 @@ def _load_members(path: Path, work: MemberSet) -> list[Member]:
     trainings = metadata.trainings or [None] * len(metadata.members)
     expected: dict[str, tuple[int, ...]] = {}
     unchecked: set[str] = set()
-    for index, (state, training) in enumerate(zip(metadata.members, trainings, strict=True)):
-        own = {f"{index}.{name}": shape for name, shape in (shapes | _list_training_shapes(training)).items()}
+    for index, (state, networks) in enumerate(zip(metadata.members, trainings, strict=True)):
+        own = {f"{index}.{name}": shape for name, shape in shapes.items()}
+        own |= {} if networks is None else networks.list_shapes(index)
         expected |= own
-        unchecked |= set(own) if state[1] is TrainingOutcome.DIVERGED else {f"{index}.{_LOSSES}"}
+        unchecked |= set(own) if state[1] is TrainingOutcome.DIVERGED else set()
     arrays = read_arrays(path, expected, unchecked)
     members = []
     for index, (number, outcome, steps, record, likelihoods) in enumerate(metadata.members):
         fields = {name: arrays[f"{index}.{name}"] for name in shapes}
         evidence = None if record is None else (*record[:2], math.nan if record[2] is None else record[2])
-        member = Member(
-            number=number,
-            outcome=outcome,
-            steps=steps,
-            head=head.from_arrays(fields),
-            patterns=fields["patterns"],
-            evidence=evidence,
-            held_out=None if likelihoods is None else HeldOutLikelihood(*likelihoods),
-            training=_make_training(trainings[index], arrays, f"{index}."),
+        held_out = None if likelihoods is None else HeldOutLikelihood(*likelihoods)
+        networks = trainings[index]
+        training = None if networks is None else networks.build(arrays, index)
+        members.append(
+            Member(number, outcome, steps, head.from_arrays(fields), fields["patterns"], evidence, held_out, training)
         )
-        members.append(member)
     return members
-
-
-_LOSSES, _NETWORKS = "training.losses", "networks."
-"""Name of the losses of a training, and first part of the names of its weights."""
-
-
-def _describe_training(training: NetworkTraining) -> dict[str, object]:
-    """Return a `_TrainingRecord` as JSON."""
-    weights = {name: list(array.shape) for name, array in training.weights.items()}
-    return {"met_bars": training.met_bars, "checks": training.checks.tolist(), "weights": weights}
-
-
-def _list_training_arrays(member: Member) -> dict[str, AnyArray]:
-    """Return the arrays of the training of a member by name; none for a member without networks."""
-    if member.training is None:
-        return {}
-    return {_LOSSES: member.training.losses} | {
-        f"{_NETWORKS}{name}": array for name, array in member.training.weights.items()
-    }
-
-
-def _list_training_shapes(training: _TrainingRecord | None) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the arrays of a training by name."""
-    if training is None:
-        return {}
-    weights = {f"{_NETWORKS}{name}": tuple(shape) for name, shape in training.weights.items()}
-    return {_LOSSES: (len(training.checks), len(LOSS_NAMES))} | weights
-
-
-def _make_training(
-    training: _TrainingRecord | None, arrays: Mapping[str, AnyArray], prefix: str
-) -> NetworkTraining | None:
-    """Return the training of a member whose arrays have a prefix in their names."""
-    if training is None:
-        return None
-    return NetworkTraining(
-        met_bars=training.met_bars,
-        checks=np.array(training.checks, dtype=np.int64),
-        losses=arrays[f"{prefix}{_LOSSES}"],
-        weights={name: arrays[f"{prefix}{_NETWORKS}{name}"] for name in training.weights},
-    )
 
 
 def _replace_nonfinite(evidence: tuple[float, float, float] | None) -> list[float | None] | None:

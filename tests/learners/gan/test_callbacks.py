@@ -9,7 +9,7 @@ import pytest
 
 from rindices.learners.gan.callbacks import Callback, ProgressLine, StackProgress, TrainingEvent, Watch
 from rindices.learners.gan.recipe import LOSS_NAMES, TrainingPlan
-from rindices.learners.gan.train import train_stacks
+from rindices.learners.gan.train import prepare_starts, train_stacks
 from tests.learners.gan.helpers import PEOPLE, SHORT
 from tests.learners.gan.test_start import BRIEF_START
 
@@ -58,18 +58,28 @@ def test_the_start_calls_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert recorder.calls[-1][1].phase == "training"
 
 
+def test_starts_that_are_prepared_are_no_training() -> None:
+    line = io.StringIO()
+    prepare_starts(*PEOPLE, TrainingPlan(2, BRIEF_START, members=(0, 1)), callbacks=[ProgressLine(line)])
+    first, last = line.getvalue().splitlines()
+    assert first == "Surreal-GAN: start, step 0 of 30, 2 of 2 members in training"
+    assert last.startswith("Surreal-GAN: start, step 30 of 30, 2 of 2 members in training, 0:00:00 left")
+
+
 def test_a_resumed_training_says_where_it_goes_on(tmp_path: Path) -> None:
     path, plan = tmp_path / "members.safetensors", TrainingPlan(2, SHORT, members=(0, 1), stack=1)
     with pytest.raises(KeyboardInterrupt):
         train_stacks(*PEOPLE, plan, path=path, save_every=10, callbacks=[Recorder(stop_at=40)])
     line, recorder = io.StringIO(), Recorder()
-    train_stacks(*PEOPLE, plan, path=path, callbacks=[recorder, ProgressLine(line)])
+    train_stacks(*PEOPLE, plan, path=path, callbacks=[recorder, ProgressLine(line)], label="lambda 0.2")
     resumed_from = recorder.calls[0][1].resumed_from
     assert resumed_from >= 40
     first, second, *_, last = line.getvalue().splitlines()
-    assert first == f"Surreal-GAN: resumed from step {resumed_from}"
+    assert first == f"Surreal-GAN, lambda 0.2: resumed from step {resumed_from}"
     assert "2 of 2 members in training" in second
-    assert last.startswith("Surreal-GAN: step 60 of 60, 0 of 2 members in training, 0:00:00 left, discrimination ")
+    assert last.startswith(
+        "Surreal-GAN, lambda 0.2: step 60 of 60, 0 of 2 members in training, 0:00:00 left, discrimination "
+    )
 
 
 def test_the_time_left_is_at_the_pace_so_far(monkeypatch: pytest.MonkeyPatch) -> None:

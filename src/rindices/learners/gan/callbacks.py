@@ -37,6 +37,8 @@ class TrainingEvent:
         Time to ``max_steps`` at the pace so far; None before the first step.
     resumed_from : int
         Step at which an interrupted training went on; 0 for a new one.
+    label : str
+        Which of several trainings it is, such as ``lambda 0.1``; empty if there is one.
     """
 
     phase: str
@@ -47,6 +49,7 @@ class TrainingEvent:
     losses: Mapping[str, float] = field(default_factory=dict)
     seconds_left: float | None = None
     resumed_from: int = 0
+    label: str = ""
 
 
 class Callback:
@@ -113,7 +116,7 @@ class ProgressLine(Callback):
     def on_train_begin(self, event: TrainingEvent) -> None:
         """Print the first line."""
         if event.resumed_from:
-            print(f"{self.title}: resumed from step {event.resumed_from:,}", file=self._get_file(), flush=True)
+            self._get_file().write(f"{self._make_title(event)}: resumed from step {event.resumed_from:,}\n")
         self._show(event, is_last=False)
 
     def on_check(self, event: TrainingEvent) -> None:
@@ -124,11 +127,14 @@ class ProgressLine(Callback):
         """Print the last line."""
         self._show(event, is_last=True)
 
+    def _make_title(self, event: TrainingEvent) -> str:
+        return ", ".join(part for part in (self.title, event.label) if part)
+
     def _get_file(self) -> TextIO:
         return sys.stderr if self.file is None else self.file
 
     def _show(self, event: TrainingEvent, is_last: bool) -> None:
-        file, line = self._get_file(), f"{self.title}: {describe_event(event)}"
+        file, line = self._get_file(), f"{self._make_title(event)}: {describe_event(event)}"
         if file.isatty() or (self.file is None and "ipykernel" in sys.modules):
             width = shutil.get_terminal_size().columns - 1
             file.write(f"\r{line[:width]:<{width}}" + ("\n" if is_last else ""))
@@ -165,14 +171,21 @@ class StackProgress:
 class Watch:
     """Collects the progress of all stacks, and passes it to the callbacks, one call at a time.
 
-    callbacks: in the order in which they are called; start_steps, max_steps: steps of the start and of the training;
-    stacks: where each stack stands.
+    callbacks: in the order in which they are called; start_steps, max_steps: steps of the start and of the training,
+    which is 0 where the start alone is computed; stacks: where each stack stands; label: see `TrainingEvent`.
     """
 
     def __init__(
-        self, callbacks: Sequence[Callback], *, start_steps: int, max_steps: int, stacks: Sequence[StackProgress]
+        self,
+        callbacks: Sequence[Callback],
+        *,
+        start_steps: int,
+        max_steps: int,
+        stacks: Sequence[StackProgress],
+        label: str = "",
     ) -> None:
         self._callbacks, self._start_steps, self._max_steps = callbacks, start_steps, max_steps
+        self._label = label
         self._stacks, self._resumed_from = stacks, max((stack.step for stack in stacks), default=0)
         self._lock, self._began, self._last = threading.Lock(), time.monotonic(), time.monotonic()
         self._initial_work = self._compute_work()
@@ -222,15 +235,15 @@ class Watch:
         advance = done - self._initial_work[0]
         running = [stack for stack in self._stacks if stack.running]
         behind = [stack for stack in running if stack.start_step < self._start_steps]
-        phase = "start" if behind else "training"
-        steps = [stack.start_step for stack in behind] or [each.step for each in running or self._stacks]
+        is_start = bool(behind) or not self._max_steps
+        steps = [each.start_step if is_start else each.step for each in behind or running or self._stacks]
         known = [stack for stack in behind or running or self._stacks if stack.losses]
         names = known[0].losses if known else {}
         weights = [max(stack.running, 1) for stack in known]
         return TrainingEvent(
-            phase=phase,
+            phase="start" if is_start else "training",
             step=min(steps) if running else max(steps),
-            max_steps=self._start_steps if behind else self._max_steps,
+            max_steps=self._start_steps if is_start else self._max_steps,
             running=sum(stack.running for stack in running),
             members=sum(stack.members for stack in self._stacks),
             losses={
@@ -240,6 +253,7 @@ class Watch:
             },
             seconds_left=(now - self._began) / advance * left if advance > 0 else None,
             resumed_from=self._resumed_from,
+            label=self._label,
         )
 
     def _call(self, method: str) -> None:

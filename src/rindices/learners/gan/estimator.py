@@ -33,6 +33,7 @@ from rindices.learners.gan.recipe import (
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.agreement import align_columns, members_agreement
+from rindices.wording import CONTROL_WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,7 +182,12 @@ class SurrealGAN(Learner):
             def measure_agreement(weight: float) -> float:
                 shortened = short(recipe=recipe.shorten().replace(orthogonality=weight))
                 trained = train_stacks(
-                    *groups, shortened, path=self._get_path(f".lambda-{weight:g}"), starts=starts, **options
+                    *groups,
+                    shortened,
+                    path=self._get_path(f".lambda-{weight:g}"),
+                    starts=starts,
+                    label=f"lambda {weight:g}",
+                    **options,
                 )
                 heads = [extract_head(each.weights) for each in trained]
                 return members_agreement(np.stack([head.infer(groups[1]) for head in heads])).concordance
@@ -405,8 +411,6 @@ def recode_labels(labels: AnyArray, controls: object = None) -> IntArray:
             raise InputError(f"controls is {controls!r}, which is not in y: give one of {_show(values)}.")
         control = controls
     elif labels.dtype.kind in "OUS":
-        from rindices.tables.validation.groups import CONTROL_WORDS
-
         words = [value for value in values if str(value).strip().lower() in CONTROL_WORDS]
         if len(words) != 1:
             example = f"controls={str(values[0])!r}"

@@ -166,6 +166,7 @@ def train_stacks(
     starts: Checkpoint | None = None,
     earlier: Mapping[int, NetworkTraining] | None = None,
     callbacks: Sequence[Callback] = (),
+    label: str = "",
 ) -> list[TrainedMember]:
     """Train all members of a plan.
 
@@ -190,6 +191,8 @@ def train_stacks(
         Training of each member, by its number, from which it goes on instead of starting.
     callbacks : sequence of Callback
         See `.callbacks`.
+    label : str
+        Which of several trainings it is, for the callbacks.
 
     Returns
     -------
@@ -210,7 +213,7 @@ def train_stacks(
             numbers = state.stack.members
             state.adopt(continue_stack(numbers, plan, x, y, [earlier[number] for number in numbers]))
     if any(state.running for state in checkpoint.states):
-        _run_stacks(checkpoint, plan, (x, y), workers, save_every, callbacks)
+        _run_stacks(checkpoint, plan, (x, y), workers, save_every, callbacks, label)
     trained = {member.member: member for state in checkpoint.states for member in state.trained}
     return [trained[member] for member in plan.members]
 
@@ -227,10 +230,11 @@ def _run_stacks(
     workers: int,
     save_every: int | None,
     callbacks: Sequence[Callback],
+    label: str = "",
 ) -> None:
     """Compute the starts that are missing, and train all stacks to the end unless ``save_every`` is None."""
     states, stop = checkpoint.states, threading.Event()
-    watch = make_watch(states, plan, callbacks, with_training=save_every is not None)
+    watch = make_watch(states, plan, callbacks, save_every is not None, label)
 
     def begin(number: int) -> None:
         if not states[number].has_started:
@@ -265,7 +269,11 @@ def _run_stacks(
 
 
 def make_watch(
-    states: Sequence[TrainingState], plan: TrainingPlan, callbacks: Sequence[Callback], with_training: bool = True
+    states: Sequence[TrainingState],
+    plan: TrainingPlan,
+    callbacks: Sequence[Callback],
+    with_training: bool = True,
+    label: str = "",
 ) -> Watch:
     """Return the watch of the stacks of a plan."""
     recipe = plan.recipe
@@ -283,6 +291,7 @@ def make_watch(
             )
             for state in states
         ],
+        label=label,
     )
 
 

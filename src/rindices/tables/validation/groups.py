@@ -11,14 +11,12 @@ import pandas as pd
 
 from rindices.errors import Findings, OffenderKind, ProblemCode, did_you_mean, format_count, join_names
 from rindices.tables.io.frames import to_text
+from rindices.wording import CONTROL_WORDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CONTROL, PATIENT = "control", "patient"
-_CONTROL_WORDS_TEXT = "control controls cn nc hc hv ctl ctrl con healthy normal cognitively_normal cu td"
-CONTROL_WORDS = {*_CONTROL_WORDS_TEXT.split(), "healthy control", "healthy controls", "cognitively normal"}
-"""Labels of controls that are recognised, in lower case."""
 _LABELS_HINT = "Say which is which: --controls LABEL --patients LABEL[,LABEL]"
 _SURREALGAN_LABELS = {"-1", "1"}  # controls and patients in tables for the authors' package
 _DASHES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2e3a\ufe58"), "-")
