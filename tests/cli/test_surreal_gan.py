@@ -6,11 +6,14 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from rindices.experiments.simulate import write_cohort
 from rindices.experiments.tasks import TASKS
+from rindices.report.page import write_report
 from tests.cohorts import simulate_few_regions
+from tests.report.helpers import get_text
 from tests.study.helpers import run
 
 COLUMNS = ["--group", "group", "--covariates", "age,sex,icv"]
@@ -42,10 +45,21 @@ def test_members_that_fail_are_an_error_of_one_line(tmp_path: Path, words: list[
     assert done.returncode == 1
     (error,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert (
-        "none of 2 members of surreal-gan converged in 40 steps, so there is no model. Raise the number of steps: "
+        "none of 5 members of surreal-gan converged in 40 steps, so there is no model. Raise the number of steps: "
         in error
     )
-    assert not [path.name for path in out.iterdir() if path.name not in ("study.toml", "runs")]
+    written = {path.name for path in out.iterdir()}
+    assert written >= {"training.tsv", "members.tsv", "failure.json", "effects.tsv"}
+    assert not written & {"model.safetensors", "r_indices.tsv", "networks.safetensors", "selection.json"}
+    members = pd.read_csv(out / "members.tsv", sep="\t")
+    assert members["outcome"].tolist() == ["step limit"] * 5
+    assert not members["used"].any()
+    page = get_text(write_report(out).read_text("utf-8"))
+    assert (
+        "None of 5 members of surreal-gan converged in 40 steps, so there is no model. Nobody has an R-index." in page
+    )
+    assert "Raise the number of steps: --max-steps" in page
+    assert "fit: 2 patterns, lambda 0.2: start, step 0 of 4,800, 5 of 5 members in training" in done.stderr
     if words:
         assert json.loads(done.stdout)["problems"][0]["what"] in error
     cure = re.search(r": (--max-steps \d+)$", error)

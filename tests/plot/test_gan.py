@@ -46,7 +46,8 @@ def test_given_axes_and_losses_are_used(history: pd.DataFrame) -> None:
 def test_moments_of_real_and_synthetic_patients(statistic: str, compute: Callable[..., np.ndarray]) -> None:
     rng = np.random.default_rng(0)
     real, generated = rng.normal(size=(30, 5)), rng.normal(1.0, 2.0, size=(40, 5))
-    points = plot.synthetic(real, generated, statistic).lines[-1]
+    moments = [compute(each, axis=0) for each in (real, generated)]
+    points = plot.synthetic(*moments, statistic).lines[-1]
     np.testing.assert_allclose(points.get_xdata(), compute(real, axis=0))
     np.testing.assert_allclose(points.get_ydata(), compute(generated, axis=0))
 
@@ -71,7 +72,20 @@ def test_best_setting_of_the_agreement_has_a_ring() -> None:
 
 def test_unknown_moment_is_an_error() -> None:
     with pytest.raises(InputError, match="statistic is 'median'; give 'mean' or 'sd'"):
-        plot.synthetic(np.zeros((2, 2)), np.zeros((2, 2)), "median")
+        plot.synthetic(np.zeros(2), np.zeros(2), "median")
+
+
+def test_people_instead_of_moments_are_an_error() -> None:
+    with pytest.raises(InputError, match=r"shapes \(4, 2\) and \(3, 2\): give one sd .* such as real.std\(axis=0\)"):
+        plot.synthetic(np.zeros((4, 2)), np.zeros((3, 2)), "sd")
+
+
+def test_the_chosen_setting_of_the_agreement_has_the_ring() -> None:
+    grid = pd.DataFrame(
+        {"n_patterns": [2, 2], "orthogonality": [0.1, 0.2], "agreement": [0.9, 0.8], "chosen": [False, True]}
+    )
+    ring = plot.agreement(grid).lines[-1]
+    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (0.2, 0.8)
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

@@ -9,9 +9,10 @@ import pytest
 
 import rindices as ri
 from rindices.errors import StudyError
+from rindices.learners.gan.callbacks import TrainingEvent
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.study.config import ModelConfig
-from rindices.study.engines import TrainingJob, TrainingProcess, WorkerDiedError
+from rindices.study.engines import LocalEngine, TrainingJob, TrainingProcess, WorkerDiedError, run_plan
 from rindices.study.exceptions import StudyStoppedError
 from rindices.study.methods import MemberSet
 from rindices.study.store import RunStore
@@ -74,3 +75,23 @@ def test_a_job_is_decoded_as_it_was_encoded(order: TrainingJob) -> None:
     assert again == order
     assert isinstance(again.work, MemberSet)
     assert again.work.key == order.work.key
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_where_a_training_stands_is_reported(tmp_path: Path, workers: int) -> None:
+    """By a training in this process, and through the pipe of another one."""
+    cohort, events = simulate_few_regions("tiny", seed=1).cohort, list[tuple[MemberSet, TrainingEvent]]()
+    config = ModelConfig(
+        **LONG | {"orthogonality": (0.1, 0.2)}, method_settings={"max_steps": 20, "start_steps": 20, "warm_steps": 5}
+    )
+    plan = make_plan(config, 0, cohort.fingerprint())
+    X, y = ri.Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
+    engine = LocalEngine(workers, lambda work, event: events.append((work, event)))
+    people = PreparedPeople(X, y).deal_to_members(range(5), 0)
+    run_plan(plan, lambda numbers: people, RunStore(tmp_path), engine)
+    assert {work for work, _ in events} == set(plan)
+    for work in plan:
+        own = [event for each, event in events if each == work]
+        assert {event.members for event in own} == {5}
+        assert own[-1].step == own[-1].max_steps == 20
+        assert own[-1].running == 0

@@ -27,7 +27,9 @@ class PlainDifference(StudyMethod):
     name = "plain-difference"
     description = "the mean difference between patients and controls"
 
-    def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    def train_members(
+        self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None, on_event: object = None
+    ) -> list[Member]:
         """One pattern per member: the mean difference between patients and controls of its own people."""
         members = []
         for number, each in zip(work.numbers, people, strict=True):

@@ -65,7 +65,9 @@ class Failing(StudyMethod):
     name = "failing"
     description = "a toy"
 
-    def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    def train_members(
+        self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None, on_event: object = None
+    ) -> list[Member]:
         members = fit_linear_members(people, work.point.n_patterns, work.numbers, work.seed)
         return [member._replace(outcome=TrainingOutcome.STEP_LIMIT) for member in members]
 

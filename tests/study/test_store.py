@@ -16,16 +16,11 @@ from safetensors.numpy import load as from_bytes
 
 from rindices.errors import StudyError
 from rindices.learners.ensemble import Member, TrainingOutcome
-from rindices.learners.gan.recipe import Recipe, TrainingPlan
-from rindices.learners.gan.train import train_surreal_members
 from rindices.learners.inference import ContrastiveHead
-from rindices.learners.prepared_people import PreparedPeople
 from rindices.lock import lock_folder
 from rindices.model.safetensors_io import read_metadata, write_safetensors
-from rindices.selection.choose import GridPoint
 from rindices.study import store as stores
 from rindices.study.config import ModelConfig
-from rindices.study.methods import MemberSet
 from rindices.study.store import RunStore
 from rindices.study.study import make_plan
 from tests.study.helpers import LONG, outputs, run, sets
@@ -154,25 +149,3 @@ def test_a_stale_lock_is_replaced_and_no_lock_is_left(folder: Path, undisturbed:
     assert done.returncode == 0, done.stderr
     assert not [path.name for path in runs.iterdir() if "lock" in path.name]
     assert outputs(undisturbed) == expected
-
-
-def test_networks_and_history_of_members_are_kept(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    people = PreparedPeople(1 + 0.1 * rng.standard_normal((60, 9)), np.repeat([0, 1], [25, 35]))
-    recipe = Recipe(min_steps=20, max_steps=20, check_every=10)
-    trained = train_surreal_members(people, TrainingPlan(2, recipe, members=(0, 1)))
-    work = MemberSet(GridPoint(2, 0.1), (0, 1), "paper", "{}", 0, "data")
-    store = RunStore(tmp_path)
-    store.save(work, trained)
-    loaded = store.load(work)
-    assert loaded is not None
-    for before, after in zip(trained, loaded, strict=True):
-        assert before.training is not None
-        assert after.training is not None
-        assert before.training.met_bars == after.training.met_bars
-        np.testing.assert_array_equal(before.training.checks, after.training.checks)
-        np.testing.assert_array_equal(before.training.losses, after.training.losses)
-        assert before.training.weights.keys() == after.training.weights.keys()
-        for name, weight in before.training.weights.items():
-            np.testing.assert_array_equal(weight, after.training.weights[name])
-        np.testing.assert_array_equal(before.head.infer(people.X), after.head.infer(people.X))

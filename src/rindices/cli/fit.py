@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _TABLES = (
     "model.safetensors r_indices.tsv r_indices_visits.tsv patterns.tsv effects.tsv subgroups.tsv wrong_cells.tsv "
-    "trajectories.tsv"
+    "trajectories.tsv networks.safetensors training.tsv members.tsv synthetic.tsv transformation.tsv"
 )
 _ONE_INDEX = "none beyond the mean difference; one index along it"
 EXAMPLES = {"fit": "study.toml --out results, or rindices fit dlmuse.csv --participants ...", "report": "results"}
@@ -128,7 +128,7 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     from rindices.report.sections import load_statements
     from rindices.study.cluster import check_engine
     from rindices.study.engines import StudyObserver
-    from rindices.study.exceptions import NoPatternError, StudyStoppedError
+    from rindices.study.exceptions import NoPatternError, StudyStoppedError, TrainingFailedError
     from rindices.study.fit import run_study
     from rindices.study.preflight import read_reference
     from rindices.study.study import Study
@@ -147,13 +147,24 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
             if with_report:
                 write_report(folder)
 
-        observer = StudyObserver(progress.update, print_setting, progress.say, progress.print_problems, write_page)
+        observer = StudyObserver(
+            on_progress=progress.update,
+            on_setting=print_setting,
+            on_message=progress.say,
+            on_problems=progress.print_problems,
+            on_written=write_page,
+            on_training=progress.watch,
+        )
         try:
             ending: FittedModel | NoPatternError = run_study(
                 to_run, out, study_file=source, table_problems=problems, observer=observer
             )
         except NoPatternError as error:
             ending = error
+        except TrainingFailedError:
+            if with_report:
+                progress.say(f"how the members were trained: {out / 'report.html'}")
+            raise
         except StudyStoppedError as error:
             progress.say(str(error))
             raise typer.Exit(3) from None
@@ -272,6 +283,7 @@ def _list_facts(model: "FittedModel", has_weights: bool, out: Path) -> list[tupl
     weight = chosen.setting.orthogonality
     publish = f"to pass it on: rindices model publish {out} --out FILE"
     passing_on = publish if card.can_be_published else "keep it to yourself"
+    named_files = "model.safetensors tells" if model.networks is None else "model and networks.safetensors tell"
     signs = [("looks like an artefact", sign.what) for sign in findings.artefacts]
     return [
         *signs,
@@ -289,7 +301,7 @@ def _list_facts(model: "FittedModel", has_weights: bool, out: Path) -> list[tupl
         ("reference", describe_reference(card.reference)),
         ("members", f"{findings.members_used} of {findings.members_trained} used"),
         ("scale", findings.scale),
-        ("note", f"model.safetensors tells who took part; {passing_on}"),
+        ("note", f"{named_files} who took part; {passing_on}"),
     ]
 
 

@@ -1,5 +1,6 @@
 """Progress of a long command: a bar on a terminal, a line now and then elsewhere."""
 
+import threading
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self
@@ -8,10 +9,12 @@ import typer
 
 from rindices.cli.console import print_problems
 from rindices.errors import Problem
-from rindices.study.progress import SECONDS_BETWEEN_LINES, Pace, find_bar
+from rindices.study.progress import SECONDS_BETWEEN_LINES, Pace, TrainingProgress, find_bar
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
+    from rindices.learners.gan.callbacks import TrainingEvent
+    from rindices.study.bar import Bar
+    from rindices.study.methods import MemberSet
 
 
 class Progress:
@@ -23,7 +26,8 @@ class Progress:
     def __init__(self, title: str) -> None:
         self.title = title
         self._pace, self._last_line_at, self._last_line = Pace(), time.monotonic(), ""
-        self._bar: RichProgress | None = None
+        self._bar: Bar | None = None
+        self._training, self._lock = TrainingProgress(SECONDS_BETWEEN_LINES), threading.RLock()
 
     def update(self, done: int, total: int, piece: object = None) -> None:
         """Report that ``done`` of ``total`` pieces are finished, the last one just now unless ``piece`` is None."""
@@ -34,17 +38,30 @@ class Progress:
             typer.echo(f"{self.title}: {line}", err=True)
             self._last_line_at, self._last_line = now, line
 
+    def watch(self, work: "MemberSet", event: "TrainingEvent") -> None:
+        """Report where the training of a member set stands; may be called by several threads."""
+        with self._lock:
+            if resumed := self._training.announce(work, event):
+                self.say(f"{self.title}: {resumed}")
+            line = self._training.describe(work, event)
+            if line and self._bar is not None:
+                self._bar.show_line(line)
+            elif line:
+                typer.echo(f"{self.title}: {line}", err=True)
+
     def say(self, line: str) -> None:
         """Print a line above the bar."""
-        self._pause()
-        typer.echo(line, err=True)
-        self._resume()
+        with self._lock:
+            self._pause()
+            typer.echo(line, err=True)
+            self._resume()
 
     def print_problems(self, problems: Iterable[Problem]) -> None:
         """Print problems above the bar."""
-        self._pause()
-        print_problems(problems)
-        self._resume()
+        with self._lock:
+            self._pause()
+            print_problems(problems)
+            self._resume()
 
     def _pause(self) -> None:
         if self._bar is not None:
@@ -56,6 +73,7 @@ class Progress:
 
     def __enter__(self) -> Self:
         self._bar = find_bar(self.title)
+        self._training = TrainingProgress(SECONDS_BETWEEN_LINES if self._bar is None else 0.0)
         self._resume()
         return self
 

@@ -30,6 +30,7 @@ from rindices.preprocess.measures import ADJUSTMENTS
 from rindices.preprocess.pipeline import Preprocessing
 
 if TYPE_CHECKING:
+    from rindices.learners.gan.describe import NetworkEnsemble
     from rindices.model.findings import StudyFindings
 
 SCHEMA_VERSION = 1
@@ -58,6 +59,7 @@ class ModelContent:
     indices: pd.DataFrame | None = field(default=None, compare=False)
     visit_indices: pd.DataFrame | None = field(default=None, compare=False)
     findings: "StudyFindings | None" = field(default=None, compare=False)
+    networks: "NetworkEnsemble | None" = field(default=None, compare=False)
 
     @property
     def n_patterns(self) -> int:

@@ -93,6 +93,8 @@ class FittedModel(ModelContent):
         The same of all visits, for a study with repeat visits.
     findings : StudyFindings or None
         What the study found, as ``findings.json`` has it; not stored in the file.
+    networks : NetworkEnsemble or None
+        Networks of a study with Surreal-GAN, their training and what they do; not stored in the file.
     """
 
     def __repr__(self) -> str:

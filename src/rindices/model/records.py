@@ -437,6 +437,33 @@ class SelectionRecord(Record):
         return [candidate.setting for candidate in self.grid if not candidate.stable]
 
 
+class FailureRecord(Record):
+    """Content of ``failure.json``: why the members of a study failed, and what to change.
+
+    ``made_with``, ``adjustment`` and ``difference`` are what a model or ``selection.json`` would say.
+    """
+
+    what: str
+    cure: str
+    made_with: ProvenanceRecord
+    adjustment: AdjustmentRecord
+    difference: DifferenceRecord
+
+
+class RealismRecord(Record):
+    """Content of ``realism.json``: how synthetic patients of a Surreal-GAN differ from real ones.
+
+    ``auc`` is the cross-validated AUC of each classifier, mean of the members, without any where people are too few.
+    ``mean_error`` and ``sd_error`` are means over regions of the absolute difference of means and of standard
+    deviations, in control sd. ``is_held_out`` says whether the people are those whom the members have not seen.
+    """
+
+    auc: Mapping[str, float]
+    mean_error: float
+    sd_error: float
+    is_held_out: bool
+
+
 class MethodRecord(Record):
     """Name of a method and its settings."""
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import shlex
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -132,12 +132,15 @@ def _split_digest(path: Path, content: Any) -> tuple[dict[str, Any], Any]:
     return metadata, metadata.pop(_DIGEST_KEY, None)
 
 
-def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str, AnyArray]:
+def read_arrays(
+    path: Path, expected: Mapping[str, tuple[int, ...]], unchecked: Collection[str] = ()
+) -> dict[str, AnyArray]:
     """Read the arrays of a file.
 
     expected: names and shapes of the arrays that the file must hold; it must hold no others. Returns floats with the
-    values that their names ask for, see `rindices.array_checks`. Raises ModelError: that names the first array that is
-    not as it should be, or says that the digest is another one.
+    values that their names ask for, see `rindices.array_checks`; unchecked: names of arrays that may have any values,
+    such as the weights of a training that diverged. Raises ModelError: that names the first array that is not as it
+    should be, or says that the digest is another one.
     """
     with open_safetensors(path) as content:
         metadata, digest = _split_digest(path, content)
@@ -155,6 +158,6 @@ def read_arrays(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str
     if digest != compute_content_digest(metadata, arrays):
         raise make_damage_error(path.name, "its content is not what was written (its SHA-256 differs)")
     for name, array in arrays.items():
-        if fault := find_array_fault(name, array):
+        if name not in unchecked and (fault := find_array_fault(name, array)):
             raise make_damage_error(path.name, f"{name} {fault}")
     return arrays

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 
 from rindices._typing import FloatArray
@@ -24,7 +24,8 @@ LOSSES = {
     "near_zero": "no change near zero",
 }
 """Columns of a history, and the names of the losses in figures."""
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#000000")
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d1f", "#7f7f7f")
+"""Readable on white and on black, and for colour-blind readers."""
 _CURVE_WIDTH = 1.4
 
 
@@ -62,12 +63,13 @@ def synthetic(real: FloatArray, generated: FloatArray, statistic: str = "mean", 
 
     Parameters
     ----------
-    real : ndarray of shape (N, R)
-        Regions of real patients, in standard deviations of controls from their mean.
-    generated : ndarray of shape (N', R)
-        Regions of synthetic patients on the same scale.
+    real : ndarray of shape (R,)
+        Mean or standard deviation of each region in real patients, in standard deviations of controls: ``mean_real``
+        or ``sd_real`` of ``synthetic.tsv``.
+    generated : ndarray of shape (R,)
+        The same of synthetic patients: ``mean_synthetic`` or ``sd_synthetic``.
     statistic : {"mean", "sd"}
-        Which moment. The correlation of regions needs no participant either, and is not drawn.
+        Which moment it is.
     ax : Axes, optional
         Where to draw. Default: a new figure.
 
@@ -79,9 +81,12 @@ def synthetic(real: FloatArray, generated: FloatArray, statistic: str = "mean", 
     if statistic not in ("mean", "sd"):
         raise InputError(f"statistic is {statistic!r}; give 'mean' or 'sd'.")
     ax = ax or _make_axes(3.2, 3.2)
-    x, y = ((each.mean(axis=0) if statistic == "mean" else each.std(axis=0)) for each in (real, generated))
+    x, y = np.asarray(real), np.asarray(generated)
+    if x.ndim != 1 or x.shape != y.shape:
+        cure = f"give one {statistic} for each region, such as real.{'mean' if statistic == 'mean' else 'std'}(axis=0)"
+        raise InputError(f"real and generated have shapes {x.shape} and {y.shape}: {cure}.")
     ends = min(x.min(), y.min()), max(x.max(), y.max())
-    ax.axline((ends[0], ends[0]), (ends[1], ends[1]), color="0.6", lw=0.8)
+    ax.axline((ends[0], ends[0]), (ends[1], ends[1]), color=rcParams["axes.edgecolor"], lw=0.8)
     ax.plot(x, y, "o", color=_COLOURS[0], ms=3.5, alpha=0.7, mew=0)
     noun = "mean" if statistic == "mean" else "standard deviation"
     ax.set(xlabel=f"{noun} of real patients (control sd)", ylabel=f"{noun} of synthetic patients (control sd)")
@@ -119,11 +124,11 @@ def transformation(
     chosen = np.argsort(-np.abs(changes[-1]), kind="stable")[:n_regions]
     ax = ax or _make_axes(5.0, 0.7 + 0.24 * len(chosen))
     rows = np.arange(len(chosen))
-    ax.hlines(rows, 0, changes[-1, chosen], color="0.8", lw=1)
+    ax.hlines(rows, 0, changes[-1, chosen], color=rcParams["grid.color"], lw=1)
     for severity, change in zip(severities, changes, strict=True):
         shade = 0.25 + 0.75 * float(severity) / max(severities)
         ax.plot(change[chosen], rows, "o", color=_COLOURS[0], alpha=shade, ms=5, mew=0, label=f"z = {severity:.2g}")
-    ax.axvline(0, color="0.4", lw=0.8)
+    ax.axvline(0, color=rcParams["axes.edgecolor"], lw=0.8)
     ax.set_yticks(rows, [regions[index] for index in chosen])
     ax.invert_yaxis()
     ax.set_xlabel("change of controls under f (control sd)")
@@ -137,14 +142,15 @@ def agreement(grid: pd.DataFrame, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     grid : DataFrame
-        ``n_patterns``, ``orthogonality`` (lambda) and ``agreement``, with optional ``low`` and ``high``.
+        ``n_patterns``, ``orthogonality`` (lambda) and ``agreement``, with optional ``low`` and ``high``, and
+        ``chosen``, true for one setting.
     ax : Axes, optional
         Where to draw. Default: a new figure.
 
     Returns
     -------
     Axes
-        One line for each number of patterns; a ring at the best setting.
+        One line for each number of patterns; a ring at the chosen setting, or at the best one.
     """
     ax = ax or _make_axes(4.2, 3.0)
     for (number, rows), colour in zip(grid.groupby("n_patterns"), _COLOURS, strict=False):
@@ -153,8 +159,8 @@ def agreement(grid: pd.DataFrame, ax: Axes | None = None) -> Axes:
         ax.plot(rows["orthogonality"], rows["agreement"], "o-", color=colour, ms=4, label=f"{number} {noun}")
         if {"low", "high"} <= set(rows):
             ax.fill_between(rows["orthogonality"], rows["low"], rows["high"], color=colour, alpha=0.12, lw=0)
-    best = grid.loc[grid["agreement"].idxmax()]
-    ax.plot(best["orthogonality"], best["agreement"], "o", mfc="none", mec="k", ms=11)
+    best = grid.loc[(grid["chosen"] if "chosen" in grid else grid["agreement"]).idxmax()]
+    ax.plot(best["orthogonality"], best["agreement"], "o", mfc="none", mec=rcParams["text.color"], ms=11)
     ax.set(xlabel="weight of the orthogonality loss (lambda)", ylabel="agreement of the members (c-index)")
     ax.legend(fontsize="small", frameon=False)
     return ax
@@ -162,6 +168,8 @@ def agreement(grid: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 def _make_axes(width: float, height: float) -> Axes:
     """Return the axes of a new figure of so many inches."""
+    from matplotlib import pyplot as plt
+
     ax = plt.subplots(figsize=(width, height), layout="constrained")[1]
     assert isinstance(ax, Axes)
     return ax

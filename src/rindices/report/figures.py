@@ -18,10 +18,11 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
+from rindices import plot
 from rindices._typing import FloatArray
 from rindices.errors import Problem, format_count
 from rindices.model.pattern_tables import ONSET_SHARE
-from rindices.model.records import PermutationTestRecord
+from rindices.model.records import PermutationTestRecord, SelectionRecord
 from rindices.report.formatting import describe_setting, format_decimal, format_p_value
 from rindices.report.geometry import OUTSIDE_BRAIN, UNLABELLED, Atlas, BrainView, GeometryError, select_atlas
 from rindices.report.study_results import StudyResults
@@ -201,6 +202,75 @@ def plot_progress(
         alt = f"Curves of {format_count(len(names), noun)} along severity; first {names[0]}, last {names[last]}."
         table = pd.DataFrame({"severity": levels, **dict(zip(names, progress.T, strict=True))})
         return _make_chart(figure, f"curves_{pattern}", alt, table.round(4))
+
+
+def plot_losses(history: pd.DataFrame) -> Chart:
+    """Plot the losses of members with networks by step, from the content of ``training.tsv``."""
+    with _styled_figure(3.6) as (figure, axes):
+        plot.training(history, ax=axes)
+        axes.legend(frameon=False, fontsize=8, handlelength=1.4, borderaxespad=0, ncols=2, loc="lower left",
+                    bbox_to_anchor=(-0.1, 1.02))  # fmt: skip
+        steps, number = int(history["step"].max()), history["member"].nunique()
+        alt = f"Losses of {format_count(number, 'member')} by step, up to step {steps:,}."
+        return _make_chart(figure, "training", alt, history)
+
+
+def plot_moments(moments: pd.DataFrame) -> list[Chart]:
+    """Plot means and standard deviations of synthetic patients against real ones, from ``synthetic.tsv``."""
+    charts = []
+    for statistic, noun in (("mean", "Mean"), ("sd", "Standard deviation")):
+        real, generated = (moments[f"{statistic}_{kind}"].to_numpy(dtype=float) for kind in ("real", "synthetic"))
+        with _styled_figure(3.1, 3.3) as (figure, axes):
+            plot.synthetic(real, generated, statistic, ax=axes)
+            axes.set(xlabel="real patients", ylabel="synthetic patients")
+            axes.grid()
+            error = format_decimal(float(np.abs(generated - real).mean()))
+            caption = f"{noun} of each region (control sd). They differ by {error} on average."
+            data = moments[["region", f"{statistic}_real", f"{statistic}_synthetic"]]
+            charts.append(_make_chart(figure, f"synthetic_{statistic}", caption, data, caption))
+    return charts
+
+
+def plot_transformation(pattern: str, changes: pd.DataFrame, labels: Mapping[str, str]) -> Chart:
+    """Plot the change of controls under f in the regions that change most, from the rows of a pattern.
+
+    changes: ``severity``, ``region`` and ``change``; labels: name for readers of each region.
+    """
+    table = changes.pivot_table(index="severity", columns="region", values="change")
+    with _styled_figure(3.4) as (figure, axes):
+        names = [labels[str(region)] for region in table]
+        plot.transformation(table.to_numpy(dtype=float), names, [float(each) for each in table.index], ax=axes)
+        axes.set_xlabel("change of controls (sd)")
+        alt = f"Change of controls under f at {format_count(len(table), 'severity', 'severities')} of {pattern}."
+        return _make_chart(figure, f"transformation_{pattern}", alt, changes)
+
+
+def plot_agreement_by_weight(selection: SelectionRecord) -> Chart | None:
+    """Plot the agreement by number of patterns and weight lambda; None unless several weights were tried."""
+    known = [each for each in selection.grid if each.agreement.concordance is not None]
+    chosen = None if selection.chosen is None else selection.chosen.setting
+    table = pd.DataFrame(
+        [
+            {
+                "n_patterns": each.setting.n_patterns,
+                "orthogonality": each.setting.orthogonality,
+                "agreement": each.agreement.concordance,
+                **dict(zip(("low", "high"), each.concordance_interval, strict=True)),
+                "chosen": each.setting == chosen,
+            }
+            for each in known
+        ]
+    )
+    if len(table) < 2 or table["orthogonality"].nunique() < 2 or not table["chosen"].any():
+        return None
+    table[["low", "high"]] = table[["low", "high"]].astype(float)
+    with _styled_figure(2.9) as (figure, axes):
+        plot.agreement(table, ax=axes)
+        axes.set(xlabel="weight lambda", ylabel="agreement (0.5 is chance)")
+        axes.grid()
+        axes.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(-0.1, 1.0), ncols=4, borderaxespad=0)
+        alt = f"Agreement of {len(table)} settings by number of patterns and weight lambda."
+        return _make_chart(figure, "agreement_by_weight", alt, table)
 
 
 @contextmanager

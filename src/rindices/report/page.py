@@ -11,6 +11,7 @@ from rindices._version import __version__
 from rindices.atomic import write_atomically
 from rindices.errors import ProblemCode, StudyError, explain_write_errors, format_count
 from rindices.learners.inference import SEVERITY_LEVELS
+from rindices.model.findings import GroupCounts
 from rindices.model.fitted import CITATION
 from rindices.model.intervals import NOMINAL_COVERAGE
 from rindices.model.pattern_tables import list_trajectory_heads
@@ -33,7 +34,8 @@ def write_report(folder: str | PathLike[str]) -> Path:
     ----------
     folder : path
         What ``rindices fit --out`` or ``fit(..., out=...)`` has written. What ``rindices associate``, ``change`` and
-        ``predict`` have written there is shown, too. Where no pattern was detected, the page says so.
+        ``predict`` have written there is shown, too. Where no pattern was detected, or where the members of
+        ``surreal-gan`` failed, the page says so.
 
     Returns
     -------
@@ -47,7 +49,10 @@ def write_report(folder: str | PathLike[str]) -> Path:
     """
     path = Path(folder) / REPORT_FILE
     null_results = study_results.read_null_results(path.parent)
-    if null_results is not None:
+    failed_results = study_results.read_failed_results(path.parent)
+    if failed_results is not None:
+        page = render_failed_report(failed_results)
+    elif null_results is not None:
         page = render_null_report(null_results)
     else:
         page = render_report(study_results.read_study_results(path.parent))
@@ -85,6 +90,7 @@ def render_report(results: study_results.StudyResults) -> str:
         severities=SEVERITY_LEVELS,
         patterns=sections.build_pattern_sections(results, match, limit),
         trajectories=sections.build_trajectory_section(results, match, limit),
+        training=sections.build_training_section(results.training, selection, match, limit),
         sliders={**sliders, "arrays": packer.pack()},
         atlas=match.atlas,
         atlas_problem=match.problem,
@@ -124,6 +130,26 @@ def render_null_report(results: study_results.NullResults) -> str:
         tried=selection.unstable_settings,
         made_with=selection.made_with,
         citation=CITATION,
+    )
+
+
+def render_failed_report(results: study_results.FailedResults) -> str:
+    """Return the page of a study whose members failed, as HTML."""
+    cohort, failure = results.cohort, results.failure
+    match = figures.match_atlas(tuple(results.effects["region"]), cohort.unit)
+    participants = GroupCounts(controls=cohort.controls, patients=cohort.patients)
+    facts = sections.StudyFacts(participants, failure.adjustment, n_scans=cohort.scans)
+    return _render_page(
+        "failed_report.html",
+        cohort,
+        _render_warnings("null", cohort, warnings=sections.collect_cohort_warnings(cohort), facts=facts),
+        title="No model of {}",
+        facts=facts,
+        failure=failure,
+        training=sections.build_training_section(results.training, None, match, 1.0),
+        effects=sections.build_effect_section(results.effects, failure.difference.smallest_effect, match),
+        test=None,
+        outlying=None,
     )
 
 

@@ -21,9 +21,20 @@ from rindices.model import pattern_tables, records
 from rindices.model.findings import GroupCounts, OutlyingFinding, PatternFinding, StudyFindings, describe_patterns
 from rindices.model.fitted import FittedModel
 from rindices.model.unusual import label_region
-from rindices.report.figures import AtlasMatch, effect_to_hex, effects_to_rgb, plot_excess, plot_progress, render_views
+from rindices.report.figures import (
+    AtlasMatch,
+    effect_to_hex,
+    effects_to_rgb,
+    plot_agreement_by_weight,
+    plot_excess,
+    plot_losses,
+    plot_moments,
+    plot_progress,
+    plot_transformation,
+    render_views,
+)
 from rindices.report.formatting import format_summary, make_environment
-from rindices.report.study_results import N_LISTED_REGIONS, StudyResults
+from rindices.report.study_results import N_LISTED_REGIONS, StudyResults, TrainingResults
 from rindices.study.checks import MIN_CARRIER_SHARE, collect_study_warnings, list_weak_patterns
 from rindices.study.methods import DEFAULT_METHOD, METHODS, get_study_method
 from rindices.tables.layout import freesurfer
@@ -368,6 +379,45 @@ def _build_course(
         chart = plot_progress(name, _PROGRESS_LEVELS, progress[:, positions], names, match.holds_features)
     steps, data = _draw_steps(match, by_level, limit), match.name_columns(courses)
     return {"regions": regions, "n_regions": len(order), "chart": chart, "steps": steps, "data": data}
+
+
+def build_training_section(
+    training: TrainingResults | None, selection: records.SelectionRecord | None, match: AtlasMatch, limit: float
+) -> Context | None:
+    """Return how networks were trained and what they do; None for methods without networks.
+
+    selection: None for a study without a result; limit: effect at which the colours of brains end.
+    """
+    if training is None:
+        return None
+    last = training.history.groupby("member").last()
+    members = [
+        Context(**row, reconstruction=last["reconstruction"].get(row["member"], np.nan))
+        for row in training.members.to_dict("records")
+    ]
+    return Context(
+        losses=plot_losses(training.history),
+        members=members,
+        n_used=sum(member.used for member in members),
+        moments=[] if training.synthetic is None else plot_moments(match.name_columns(training.synthetic)),
+        realism=training.realism,
+        auc=None if training.realism is None else max(training.realism.auc.values(), default=None),
+        patterns=[] if training.transformation is None else _build_changes(training.transformation, match, limit),
+        agreement=None if selection is None else plot_agreement_by_weight(selection),
+    )
+
+
+def _build_changes(table: pd.DataFrame, match: AtlasMatch, limit: float) -> list[Context]:
+    """Return pictures of the change of controls under f, or a chart where nothing can be drawn, for each pattern."""
+    labels, patterns = match.label_regions(tuple(table["region"].unique())), []
+    for name, rows in table.groupby("pattern"):
+        steps = []
+        for severity, changes in rows.groupby("severity"):
+            effects = dict(zip(changes["region"], changes["change"], strict=True))
+            steps.append(Context(severity=severity, images=render_views(match, effects, limit, shrink=2)))
+        chart = None if match.atlas is not None else plot_transformation(str(name), rows, labels)
+        patterns.append(Context(name=name, steps=steps, chart=chart, data=match.name_columns(rows)))
+    return patterns
 
 
 def build_outlying_section(table: pd.DataFrame | None, outlying: OutlyingFinding | None) -> Context | None:

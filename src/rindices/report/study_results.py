@@ -17,7 +17,7 @@ from rindices.learners.inference import SEVERITY_LEVELS
 from rindices.model.findings import CountedPeople, GroupCounts, StudyFindings, collect_findings
 from rindices.model.fitted import FittedModel, load
 from rindices.model.pattern_tables import make_change_table
-from rindices.model.records import CandidateRecord, CohortRecord, Record, SelectionRecord
+from rindices.model.records import CandidateRecord, CohortRecord, FailureRecord, RealismRecord, Record, SelectionRecord
 from rindices.report.formatting import omit_single_weight
 from rindices.study.subgroups import SUBGROUP_DESCRIPTIONS
 from rindices.tables.cohort import GROUP, ID, SESSION
@@ -44,6 +44,21 @@ N_LISTED_REGIONS = 14
 """Regions of a pattern that the page lists; the data of the figure hold all."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainingResults:
+    """What a study with networks has written of their training; only the first two without a model.
+
+    history: content of ``training.tsv``; members: of ``members.tsv``; synthetic: of ``synthetic.tsv``; transformation:
+    of ``transformation.tsv``; realism: of ``realism.json``.
+    """
+
+    history: pd.DataFrame
+    members: pd.DataFrame
+    synthetic: pd.DataFrame | None = None
+    transformation: pd.DataFrame | None = None
+    realism: RealismRecord | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class StudyResults:
     """Everything that a report shows.
@@ -53,7 +68,7 @@ class StudyResults:
     them into the folder; widths: median width of the patients' intervals of each R-index; empty where there are no
     intervals; novel: number of novel people; change, outcome, replication: what ``rindices change``, ``predict`` and
     ``replicate`` have written into the folder; wrong_cells: content of ``wrong_cells.tsv``, without ids; subgroups:
-    content of ``subgroups.tsv``, without names of sites.
+    content of ``subgroups.tsv``, without names of sites; training: of a study with networks.
     """
 
     model: FittedModel
@@ -71,6 +86,7 @@ class StudyResults:
     replication: SimpleNamespace | None = None
     wrong_cells: pd.DataFrame | None = None
     subgroups: pd.DataFrame | None = None
+    training: TrainingResults | None = None
 
     @property
     def is_mean_difference(self) -> bool:
@@ -141,6 +157,32 @@ def read_null_results(folder: Path) -> NullResults | None:
     )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FailedResults:
+    """What a study whose members failed leaves behind.
+
+    failure: why, and what to change; effects: content of ``effects.tsv``; training: how the members were trained.
+    """
+
+    cohort: CohortRecord
+    failure: FailureRecord
+    effects: pd.DataFrame
+    training: TrainingResults
+
+
+def read_failed_results(folder: Path) -> FailedResults | None:
+    """Read the folder of a study whose members failed; None for any other folder."""
+    paths, training = [folder / name for name in ("failure.json", "cohort.json", "effects.tsv")], read_training(folder)
+    if training is None or not all(path.is_file() for path in paths):
+        return None
+    return FailedResults(
+        failure=read_record(paths[0], FailureRecord),
+        cohort=read_record(paths[1], CohortRecord),
+        effects=_read_table(paths[2], _EFFECT_COLUMNS),
+        training=training,
+    )
+
+
 def read_findings(folder: Path, model: FittedModel | None, selection: SelectionRecord) -> StudyFindings:
     """Return what a study found; of a folder that rindices 0.1.0 wrote, what its other files say."""
     path = folder / "findings.json"
@@ -190,6 +232,25 @@ def read_study_results(folder: Path) -> StudyResults:
         replication=replication,
         wrong_cells=_read_wrong_cells(folder),
         subgroups=_read_subgroups(folder),
+        training=read_training(folder),
+    )
+
+
+def read_training(folder: Path) -> TrainingResults | None:
+    """Return what a study with networks has written of their training; None for other studies."""
+    history = _read_if_written(folder / "training.tsv", ("member", "step"), "fit")
+    members = _read_if_written(folder / "members.tsv", ("member", "steps", "outcome", "met_bars", "used"), "fit")
+    if history is None or members is None:
+        return None
+    realism, moments = folder / "realism.json", ("mean_real", "mean_synthetic", "sd_real", "sd_synthetic")
+    return TrainingResults(
+        history=history,
+        members=members,
+        synthetic=_read_if_written(folder / "synthetic.tsv", ("region", *moments), "fit"),
+        transformation=_read_if_written(
+            folder / "transformation.tsv", ("pattern", "severity", "region", "change"), "fit"
+        ),
+        realism=read_record(realism, RealismRecord) if realism.is_file() else None,
     )
 
 

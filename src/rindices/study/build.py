@@ -38,6 +38,7 @@ from rindices.preprocess.residualise import round_outwards
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.agreement import compute_standard_error
 from rindices.selection.choose import CandidateEvaluation, GridPoint, SelectionResult
+from rindices.study.networks import describe_networks
 from rindices.study.study import Study, StudyPeople
 from rindices.tables.cohort import GROUP, ID
 from rindices.tables.validation.groups import PATIENT
@@ -143,7 +144,8 @@ def build_model(trained: TrainedSettings, selection: records.SelectionRecord) ->
     people, choice = trained.people, trained.choice
     assert choice.best is not None
     cohort, seed = people.cohort, people.study.seed
-    usable = select_usable_members(trained.gathered[choice.evaluations[choice.best].point])
+    members = trained.gathered[choice.evaluations[choice.best].point]
+    usable = select_usable_members(members)
     chosen = [usable[index] for index in choice.agreeing]
     numbers = [member.number for member in chosen]
     orders = tuple(tuple(int(index) for index in order) for order in choice.orders)
@@ -159,6 +161,7 @@ def build_model(trained: TrainedSettings, selection: records.SelectionRecord) ->
         _make_card(people, selection, everyone),
         selection,
         pipelines=tuple(people.pipelines[number] for number in numbers) if people.pipelines else (),
+        networks=describe_networks(people, members, chosen, orders),
     )
     unseen = np.ones((len(numbers), len(cohort)), dtype=bool) if people.seen is None else ~people.seen[numbers]
     inferred = fitted.infer_members(cohort)
@@ -176,11 +179,11 @@ def build_model(trained: TrainedSettings, selection: records.SelectionRecord) ->
     )
     patterns = aligned.mean(axis=0)
     fitted = replace(fitted, heads=heads, patterns=patterns, patterns_se=errors, card=card)
-    members = [
+    measured = [
         MemberControls(head, order, people.prepare(number).complete(by_group=False).X[cohort.is_control])
         for head, order, number in zip(heads, orders, numbers, strict=True)
     ]
-    intervals = calibrate_intervals(members, patterns, patients, share, seed, average_interaction(fitted))
+    intervals = calibrate_intervals(measured, patterns, patients, share, seed, average_interaction(fitted))
     fitted = _tabulate_people(replace(fitted, intervals=intervals), people, None if people.seen is None else unseen)
     evidence = make_pattern_records(
         assess_pattern_stability(completed, np.nan_to_num(indices), patterns[-1], people.method.learn_weights, seed),

@@ -23,10 +23,12 @@ from rindices.errors import StudyError, make_install_command
 from rindices.study.config import QueueConfig, RunConfig
 from rindices.study.engines import (
     MAX_RETRIES,
+    NO_OBSERVER,
     Engine,
     JobResult,
     LocalEngine,
     MessageCallback,
+    TrainingCallback,
     TrainingJob,
     TrainingProcess,
     WorkerDiedError,
@@ -308,10 +310,10 @@ def count_workers(run: RunConfig, n_jobs: int) -> int:
     return count_processes(run.workers, n_jobs)
 
 
-def make_engine(run: RunConfig) -> Engine:
-    """Return the engine of a study."""
+def make_engine(run: RunConfig, on_training: TrainingCallback = NO_OBSERVER.on_training) -> Engine:
+    """Return the engine of a study; on_training: called by the engine of this machine alone."""
     if run.engine == "local":
-        return LocalEngine(run.workers)
+        return LocalEngine(run.workers, on_training)
     if run.engine == "dask":
         return DaskEngine(run.workers, run.scheduler)
     return QueueEngine(run.engine, getattr(run, run.engine) or QueueConfig(), run.workers)

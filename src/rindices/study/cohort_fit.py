@@ -17,6 +17,7 @@ from rindices.study.conclude import conclude_study
 from rindices.study.config import ModelConfig
 from rindices.study.decide import Records, SettingsTraining, StudyEnd
 from rindices.study.engines import NO_OBSERVER, Engine, LocalEngine, StudyObserver, run_plan
+from rindices.study.exceptions import TrainingFailedError
 from rindices.study.group_tests import Finding
 from rindices.study.methods import MEAN_DIFFERENCE, MemberSet, list_shortened_sets
 from rindices.study.store import RunStore
@@ -47,7 +48,9 @@ def fit_study(
         usual = tuple(number for number in method.patterns if number <= largest)
         numbers = model.patterns or usual or study.tests.list_numbers_to_try(largest)
         people = StudyPeople(study, model.model_copy(update={"patterns": numbers}))
-        training = CohortTraining(people, store, engine or make_engine(study.config.run), observer)
+        training = CohortTraining(
+            people, store, engine or make_engine(study.config.run, observer.on_training), observer
+        )
         if method.min_concordance is not None:
             training.min_concordance = method.min_concordance
         choice = training.choose()
@@ -85,7 +88,8 @@ def _refuse_replacement(training: "CohortTraining", evaluated: Records, finding:
         return
     numbers = [(point.n_patterns, point.orthogonality) for point in whole]
     reasons = [each.why for each in evaluated if (each.setting.n_patterns, each.setting.orthogonality) in numbers]
-    raise StudyError(method.explain_failure(members, reasons, training.people.model.resolve_values()))
+    problem = method.explain_failure(members, reasons, training.people.model.resolve_values())
+    raise TrainingFailedError(problem, [member._replace(number=number) for number, member in enumerate(members)])
 
 
 class CohortTraining(SettingsTraining):

@@ -3,7 +3,8 @@
 Here are the jobs of all engines, running a plan to its end, and the engine of one machine, with one process per core.
 Engines for many machines are in `rindices.study.cluster`. Training has a process of its own, so that the worker stays
 responsive and a crash does not take the worker with it. Run as a program, this module is that process: jobs arrive on
-its standard input and answers leave on its standard output, one line of JSON each. A pool of `multiprocessing` would
+its standard input, and where their trainings stand and their answers leave on its standard output, one line of JSON
+each. A pool of `multiprocessing` would
 import the user's script again and would get the terminal's Ctrl-C. The process may be killed at any time: files are
 written whole, and long trainings save a checkpoint every now and then.
 """
@@ -19,10 +20,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from rindices.errors import Problem, RindicesError, StudyError, explain_write_errors, format_count, join_names
+from rindices.learners.gan.callbacks import TrainingEvent
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.selection.choose import GridPoint
 from rindices.study.exceptions import StudyStoppedError
@@ -32,12 +35,15 @@ from rindices.threads import limit_blas_threads
 
 MAX_RETRIES = 3
 """How often a member set whose worker died is tried again."""
+_EVENT = "event "  # begins the lines of a training process that are no answers
 _ONE_THREAD_ENV = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 ProgressCallback = Callable[[int, int, MemberSet | None], None]
 """Called with the number of finished sets, of all sets, and the set just finished."""
 MessageCallback = Callable[[str], None]
 """Called with a line for the user."""
+TrainingCallback = Callable[[MemberSet, TrainingEvent], None]
+"""Called with a member set in training and where its training stands; only methods with long trainings report it."""
 
 
 def _ignore(*arguments: object) -> None:
@@ -51,7 +57,7 @@ class StudyObserver:
     on_progress: see `ProgressCallback`; on_setting: called with a setting whose members are all trained, and the
     concordance among them; on_message: called with a line for the user; on_problems: called with problems of the data,
     and with reasons to doubt the result; on_written: called with the folder of the study when its files are written,
-    while it is still locked.
+    while it is still locked; on_training: see `TrainingCallback`.
     """
 
     on_progress: ProgressCallback = _ignore
@@ -59,6 +65,7 @@ class StudyObserver:
     on_message: MessageCallback = _ignore
     on_problems: Callable[[Sequence[Problem]], None] = _ignore
     on_written: Callable[[Path], None] = _ignore
+    on_training: TrainingCallback = _ignore
 
 
 NO_OBSERVER = StudyObserver()
@@ -92,7 +99,7 @@ def count_processes(workers: int, n_jobs: int) -> int:
     return min(workers if workers > 0 else os.cpu_count() or 1, max(1, n_jobs))
 
 
-def run_training_job(job: TrainingJob) -> None:
+def run_training_job(job: TrainingJob, on_training: TrainingCallback | None = None) -> None:
     """Train a member set that the store lacks, and save it; on one thread, so that sums are equal everywhere."""
     store = RunStore(job.folder)
     if store.load(job.work) is not None:
@@ -107,7 +114,8 @@ def run_training_job(job: TrainingJob) -> None:
                 raise StudyError(f"{store.folder} has lost members that it had: run the same command again.")
             members = method.compare_halves(people, trained, work.seed)
         else:
-            members = method.train_members(people, work, store.checkpoint_path(work))
+            on_event = None if on_training is None else partial(on_training, work)
+            members = method.train_members(people, work, store.checkpoint_path(work), on_event)
         store.save(work, members)
         store.log_event("finished", job.work)
 
@@ -172,7 +180,7 @@ class TrainingProcess:
         """Whether the process is running."""
         return self._process.poll() is None
 
-    def train(self, job: TrainingJob) -> None:
+    def train(self, job: TrainingJob, on_training: TrainingCallback = _ignore) -> None:
         """Run a job to its end.
 
         Raises StudyError: if the user can mend it. Raises WorkerDiedError: if the process ended before the job. Raises
@@ -184,7 +192,8 @@ class TrainingProcess:
         with suppress(BrokenPipeError, ValueError):  # ValueError: `kill` has closed the pipes
             self._process.stdin.write(_encode_job(job) + "\n")
             self._process.stdin.flush()
-            answer = self._process.stdout.readline()
+            while (answer := self._process.stdout.readline()).startswith(_EVENT):
+                on_training(job.work, TrainingEvent(**json.loads(answer.removeprefix(_EVENT))))
         self.folder = None
         if answer:
             if error := json.loads(answer):
@@ -215,23 +224,27 @@ def _decode_job(line: str) -> TrainingJob:
 class LocalEngine:
     """Trains on this machine.
 
-    workers: number of processes; -1 for all cores. With 1, members are trained in this process.
+    workers: number of processes; -1 for all cores. With 1, members are trained in this process; on_training: see
+    `TrainingCallback`.
     """
 
     workers: int = -1
+    on_training: TrainingCallback = _ignore
 
     def run(self, jobs: Sequence[TrainingJob], on_message: MessageCallback) -> Iterator[JobResult]:
         """Run all jobs, each in the next free process."""
         n_processes = count_processes(self.workers, len(jobs))
         if n_processes > 1:
-            yield from _run_in_parallel(jobs, n_processes)
+            yield from _run_in_parallel(jobs, n_processes, self.on_training)
             return
         for job in jobs:
-            run_training_job(job)
+            run_training_job(job, self.on_training)
             yield JobResult(job.work)
 
 
-def _run_in_parallel(jobs: Sequence[TrainingJob], n_processes: int) -> Iterator[JobResult]:
+def _run_in_parallel(
+    jobs: Sequence[TrainingJob], n_processes: int, on_training: TrainingCallback
+) -> Iterator[JobResult]:
     processes: list[TrainingProcess] = []
     free: queue.SimpleQueue[TrainingProcess] = queue.SimpleQueue()
     stopping = threading.Event()
@@ -241,7 +254,7 @@ def _run_in_parallel(jobs: Sequence[TrainingJob], n_processes: int) -> Iterator[
         for _ in range(1 + MAX_RETRIES):
             process = free.get()
             try:
-                process.train(job)
+                process.train(job, on_training)
                 return JobResult(job.work)
             except WorkerDiedError as error:
                 if stopping.is_set():
@@ -281,10 +294,15 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # output of libraries must not be taken for an answer
     threading.Thread(target=_receive_jobs, args=(lines,), daemon=True).start()
+
+    def report(work: MemberSet, event: TrainingEvent) -> None:
+        answers.write(f"{_EVENT}{json.dumps(asdict(event))}\n")
+        answers.flush()
+
     while True:
         error = ""
         try:
-            run_training_job(_decode_job(lines.get()))
+            run_training_job(_decode_job(lines.get()), report)
         except RindicesError as problem:
             error = str(problem)
         answers.write(json.dumps(error) + "\n")

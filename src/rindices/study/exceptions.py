@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from rindices.errors import Problem, StudyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from rindices.learners.ensemble import Member
     from rindices.model.findings import StudyFindings
     from rindices.model.records import SelectionRecord
 
@@ -28,6 +29,27 @@ class StudyStoppedError(StudyError):
     ----------
     problems : tuple of Problem
     """
+
+
+class TrainingFailedError(StudyError):
+    """No member of a method that nothing replaces can be used, so there is no model.
+
+    Parameters
+    ----------
+    problems : str or Problem or iterable of Problem
+        Why, and what to change.
+    members : sequence of Member
+        All that were trained, numbered over all settings.
+    """
+
+    def __init__(self, problems: "str | Problem | Iterable[Problem]", members: "Sequence[Member]" = ()) -> None:
+        super().__init__(problems)
+        self.members = tuple(members)
+
+    def __reduce__(  # type: ignore[override]
+        self,
+    ) -> "tuple[type[TrainingFailedError], tuple[tuple[Problem, ...], tuple[Member, ...]]]":
+        return type(self), (self.problems, self.members)
 
 
 class NoPatternError(StudyError):

@@ -33,9 +33,16 @@ from rindices.study.cohort_fit import fit_study
 from rindices.study.conclude import conclude_without_model
 from rindices.study.config import make_study
 from rindices.study.engines import NO_OBSERVER, Engine, StudyObserver
-from rindices.study.exceptions import NoPatternError, StudyWarning
+from rindices.study.exceptions import NoPatternError, StudyWarning, TrainingFailedError
 from rindices.study.methods import DEFAULT_METHOD, MethodSettings
-from rindices.study.outputs import ResultsFolder, compute_study_digest, write_null_result, write_study, write_study_file
+from rindices.study.outputs import (
+    ResultsFolder,
+    compute_study_digest,
+    write_failed_result,
+    write_null_result,
+    write_study,
+    write_study_file,
+)
 from rindices.study.preflight import keep_training_scans, list_settings_without_effect, review_study
 from rindices.study.progress import FitProgress
 from rindices.study.settings import SettingSource
@@ -196,7 +203,7 @@ def fit(
             runs=None if runs is None else Path(runs),
             engine=engine,
             table_problems=[*problems, *imputed],
-            observer=StudyObserver(on_progress=shown.update, on_problems=_warn_about_problems),
+            observer=StudyObserver(on_progress=shown.update, on_problems=_warn_about_problems, on_training=shown.watch),
         )
 
 
@@ -249,8 +256,9 @@ def run_study(
     in ``out``, else a temporary folder; engine: left out, the one that the study names; study_file: file or table that
     the study was read from. If it is given, the study is written to ``study.toml``, unless that is this very file;
     table_problems: problems found while reading the table, for ``cohort.json``. Raises NoPatternError: if no difference
-    between patients and controls was detected; all other files are written nevertheless. Raises StudyError: if the
-    study cannot be run as described, or a file cannot be written.
+    between patients and controls was detected; all other files are written nevertheless. Raises TrainingFailedError: if
+    no member can be used; how they were trained is written nevertheless. Raises StudyError: if the study cannot be run
+    as described, or a file cannot be written.
     """
     cohort, model_config = study.cohort, study.config.model
     model_config.resolve_values()  # a method that cannot run is an error before earlier results are removed
@@ -284,6 +292,12 @@ def run_study(
                     results.clear(study.config, study_file)
                     found = [*problems, *study.preprocessing.review(cohort), *report_artefacts(error.findings)]
                     write_null_result(results.path, study, error, found)
+                    observer.on_written(results.path)
+                raise
+            except TrainingFailedError as error:
+                if results is not None and any(member.training for member in error.members):
+                    results.clear(study.config, study_file)
+                    write_failed_result(results.path, study, error, [*problems, *study.preprocessing.review(cohort)])
                     observer.on_written(results.path)
                 raise
             doubts = list_doubts(model, cohort)

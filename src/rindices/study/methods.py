@@ -20,6 +20,7 @@ from rindices.old_names import OLD_METHOD_NAMES
 if TYPE_CHECKING:
     from rindices._typing import FloatArray
     from rindices.learners.ensemble import Member
+    from rindices.learners.gan.callbacks import EventCallback
     from rindices.learners.gan.recipe import Recipe
     from rindices.learners.prepared_people import PreparedPeople
     from rindices.selection.choose import GridPoint
@@ -142,10 +143,17 @@ class StudyMethod:
             )
         return {}
 
-    def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    def train_members(
+        self,
+        people: Sequence[PreparedPeople],
+        work: MemberSet,
+        checkpoint: Path | None,
+        on_event: EventCallback | None = None,
+    ) -> list[Member]:
         """Train a set of members.
 
-        people: of each member, or of one if members share them; checkpoint: file for the state of a long training.
+        people: of each member, or of one if members share them; checkpoint: file for the state of a long training;
+        on_event: called with where a long training stands.
         """
         raise NotImplementedError
 
@@ -223,7 +231,13 @@ class _TrajectoriesMethod(StudyMethod):
             raise StudyError(f"shape is {values['shape']!r}: give one of {', '.join(choices)}.")
         return values
 
-    def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    def train_members(
+        self,
+        people: Sequence[PreparedPeople],
+        work: MemberSet,
+        checkpoint: Path | None,
+        on_event: EventCallback | None = None,
+    ) -> list[Member]:
         from rindices.learners.trajectory.members import fit_trajectory_members
 
         shape = json.loads(work.values)["shape"]
@@ -253,7 +267,13 @@ class _ContrastiveMethod(StudyMethod):
     name = "contrastive"
     description = "the patterns of variation that patients show beyond controls, by maximum likelihood"
 
-    def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    def train_members(
+        self,
+        people: Sequence[PreparedPeople],
+        work: MemberSet,
+        checkpoint: Path | None,
+        on_event: EventCallback | None = None,
+    ) -> list[Member]:
         from rindices.learners.ensemble import fit_linear_members
 
         return fit_linear_members(people, work.point.n_patterns, work.numbers, work.seed)
@@ -267,7 +287,13 @@ class _MeanDifferenceMethod(StudyMethod):
     )
     is_refitted = True
 
-    def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    def train_members(
+        self,
+        people: Sequence[PreparedPeople],
+        work: MemberSet,
+        checkpoint: Path | None,
+        on_event: EventCallback | None = None,
+    ) -> list[Member]:
         from rindices.learners.contrastive.estimator import MeanDifference
         from rindices.learners.ensemble import fit_linear_members
 
@@ -321,8 +347,15 @@ class _SurrealGANMethod(StudyMethod):
         values = asdict(recipe_from_dict(json.loads(work.values)).shorten())
         return replace(work, values=json.dumps(values, sort_keys=True))
 
-    def train_members(self, people: Sequence[PreparedPeople], work: MemberSet, checkpoint: Path | None) -> list[Member]:
+    def train_members(
+        self,
+        people: Sequence[PreparedPeople],
+        work: MemberSet,
+        checkpoint: Path | None,
+        on_event: EventCallback | None = None,
+    ) -> list[Member]:
         """Train a set of members; sets that differ in lambda alone share a file of their starts."""
+        from rindices.learners.gan.callbacks import Forwarder
         from rindices.learners.gan.recipe import TrainingPlan, recipe_from_dict
         from rindices.learners.gan.train import train_surreal_members
 
@@ -336,7 +369,10 @@ class _SurrealGANMethod(StudyMethod):
         import numpy as np
 
         own = [each if each.seen is None else each.take(np.flatnonzero(each.seen)) for each in people]
-        return train_surreal_members([each.complete() for each in own], plan, checkpoint, starts=starts)
+        callbacks = () if on_event is None else (Forwarder(on_event),)
+        return train_surreal_members(
+            [each.complete() for each in own], plan, checkpoint, starts=starts, callbacks=callbacks
+        )
 
     def explain_failure(self, members: Sequence[Member], reasons: Sequence[str], values: MethodValues) -> Problem:
         from rindices.learners.ensemble import TrainingOutcome

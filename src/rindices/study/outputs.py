@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from scipy import stats
@@ -15,19 +16,31 @@ from rindices._version import __version__
 from rindices.apply.tables import write_indices
 from rindices.atomic import delete_temporary_files, write_atomically, write_json
 from rindices.errors import Problem, ProblemCode, RindicesError, Severity, join_names
+from rindices.learners.ensemble import Member
 from rindices.model.findings import StudyFindings
 from rindices.model.fitted import FittedModel
 from rindices.model.pattern_tables import get_shape, make_change_table, make_course_table
-from rindices.model.records import CohortRecord, SelectionRecord
+from rindices.model.records import CohortRecord, FailureRecord, SelectionRecord, describe_adjustment
 from rindices.model.scale import describe_scale
 from rindices.selection.group_difference import RegionEffects
+from rindices.study.build import collect_provenance
 from rindices.study.config import StudyConfig, format_study_toml, read_study
-from rindices.study.exceptions import NoPatternError
+from rindices.study.exceptions import NoPatternError, TrainingFailedError
+from rindices.study.networks import (
+    make_member_table,
+    make_realism_record,
+    make_synthetic_table,
+    make_training_table,
+    make_transformation_table,
+)
 from rindices.study.study import Study, StudyPeople
 from rindices.study.subgroups import make_subgroup_table
 from rindices.tables.cohort import describe_cohort
 from rindices.tables.io.spreadsheet import protect_texts
 from rindices.wording import get_wording, load_columns
+
+if TYPE_CHECKING:
+    from rindices.learners.gan.describe import NetworkEnsemble
 
 STUDY_FILE, DESCRIPTION_FILE = "study.toml", "dataset_description.json"
 OUTPUT_FILES = (
@@ -36,6 +49,8 @@ OUTPUT_FILES = (
     *("patterns.tsv", "patterns.json", "effects.tsv", "effects.json", "cohort.json", "report.html"),
     *("subgroups.tsv", "subgroups.json", "checklist.md"),
     *("trajectories.tsv", "trajectories.json", DESCRIPTION_FILE, "federation.json"),
+    *("networks.safetensors", "training.tsv", "training.json", "members.tsv", "members.json", "realism.json"),
+    *("synthetic.tsv", "synthetic.json", "transformation.tsv", "transformation.json", "failure.json"),
 )
 """Files of a study, except ``study.toml`` and ``runs/``."""
 DERIVED_FILES = (
@@ -55,7 +70,8 @@ _DIGEST_KEY = "StudyDigest"
 def write_study(folder: Path, study: Study, model: FittedModel, problems: Iterable[Problem]) -> None:
     """Write the people, the groups' difference, the model, the R-indices, the patterns and the selection of a study.
 
-    ``trajectories.tsv`` is written only for curved patterns.
+    ``trajectories.tsv`` is written only for curved patterns, networks and their training only for members with
+    networks.
 
     problems: for ``cohort.json``.
     """
@@ -73,6 +89,8 @@ def write_study(folder: Path, study: Study, model: FittedModel, problems: Iterab
     assert model.findings is not None
     write_selection(folder, model.selection)
     write_findings(folder, model.findings)
+    if model.networks is not None:
+        _write_networks(folder, model.networks, model.regions, unit)
     model.save(folder / "model.safetensors")  # last: if it exists, all files do
 
 
@@ -81,6 +99,24 @@ def write_patterns(folder: Path, model: FittedModel, unit: str = "") -> None:
     write_table(folder / "patterns.tsv", make_change_table(model), unit)
     if get_shape(model) == "curved":
         write_table(folder / "trajectories.tsv", make_course_table(model), unit)
+
+
+def _write_networks(folder: Path, networks: "NetworkEnsemble", regions: Sequence[str], unit: str) -> None:
+    """Write the networks of the members that are used, how all were trained, and what those that are used do."""
+    from rindices.learners.gan.describe import SHOWN_SEVERITIES, write_networks
+
+    write_networks(networks, folder / "networks.safetensors")
+    write_training(folder, networks.members, networks.used)
+    summary = networks.summary
+    write_table(folder / "synthetic.tsv", make_synthetic_table(summary, regions), unit)
+    write_table(folder / "transformation.tsv", make_transformation_table(summary, SHOWN_SEVERITIES, regions), unit)
+    write_json(folder / "realism.json", make_realism_record(summary).to_dict())
+
+
+def write_training(folder: Path, members: Sequence[Member], used: Sequence[Member] = ()) -> None:
+    """Write ``training.tsv`` and ``members.tsv`` of members with networks, some of whom are used."""
+    write_table(folder / "training.tsv", make_training_table(members))
+    write_table(folder / "members.tsv", make_member_table(members, used))
 
 
 def write_effects(folder: Path, effects: RegionEffects, regions: Sequence[str], unit: str = "") -> None:
@@ -105,6 +141,20 @@ def write_null_result(folder: Path, study: Study, result: NoPatternError, proble
     write_selection(folder, result.selection)
     assert result.findings is not None
     write_findings(folder, result.findings)
+
+
+def write_failed_result(folder: Path, study: Study, error: TrainingFailedError, problems: Iterable[Problem]) -> None:
+    """Write the files of a study whose members failed: the people, the groups' difference, and the training."""
+    _write_people(folder, study, problems)
+    write_training(folder, error.members)
+    record = FailureRecord(
+        what=error.problems[0].what,
+        cure=error.problems[0].cure,
+        made_with=collect_provenance(study),
+        adjustment=describe_adjustment(study.preprocessing, study.cohort.unit),
+        difference=study.tests.make_difference_record(),
+    )
+    write_json(folder / "failure.json", record.to_dict())
 
 
 def write_selection(folder: Path, selection: SelectionRecord) -> None:
@@ -225,7 +275,7 @@ def write_description(folder: Path, digest: str) -> None:
     write_json(folder / DESCRIPTION_FILE, {**description, _DIGEST_KEY: digest})
 
 
-def write_table(path: Path, table: pd.DataFrame, unit: str) -> None:
+def write_table(path: Path, table: pd.DataFrame, unit: str = "") -> None:
     """Write a table and the descriptions of its columns, in the words for the unit of the regions."""
     path.parent.mkdir(parents=True, exist_ok=True)
     word, descriptions = get_wording(unit), load_columns(path.stem)

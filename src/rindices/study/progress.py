@@ -7,8 +7,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
+from rindices.errors import format_count
+from rindices.learners.gan.callbacks import TrainingEvent, describe_event
+from rindices.study.methods import MemberSet
+
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
+    from rindices.study.bar import Bar
 
 SECONDS_BETWEEN_LINES = 10.0
 """Least time between two lines where there is no bar."""
@@ -38,6 +42,41 @@ class Pace:
         return f"{done} of {total}, {time_left}"
 
 
+class TrainingProgress:
+    """Says where the training of member sets stands; of several at the same time, the first one.
+
+    seconds_between: least time between two lines. The first line with losses does not wait.
+    """
+
+    def __init__(self, seconds_between: float) -> None:
+        self._seconds_between, self._resumed = seconds_between, set[str]()
+        self._shown, self._heard_at, self._line_at, self._has_losses = "", -math.inf, -math.inf, False
+
+    def announce(self, work: MemberSet, event: TrainingEvent) -> str:
+        """Return from which step an interrupted training goes on, once for each member set; otherwise ''."""
+        if not event.resumed_from or work.key in self._resumed:
+            return ""
+        self._resumed.add(work.key)
+        return f"{_describe_point(work)}: resumed from step {event.resumed_from:,}"
+
+    def describe(self, work: MemberSet, event: TrainingEvent) -> str:
+        """Return where the training of a member set stands; '' while another one is shown, or too early."""
+        now = time.monotonic()
+        if work.key != self._shown and now - self._heard_at < SECONDS_BETWEEN_LINES:
+            return ""
+        self._shown, self._heard_at = work.key, now if event.running else -math.inf
+        is_first = bool(event.losses) and not self._has_losses
+        if not is_first and now - self._line_at < self._seconds_between:
+            return ""
+        self._line_at, self._has_losses = now, self._has_losses or bool(event.losses)
+        return f"{_describe_point(work)}: {describe_event(event)}"
+
+
+def _describe_point(work: MemberSet) -> str:
+    number, weight = format_count(work.point.n_patterns, "pattern"), work.point.orthogonality
+    return number if weight is None else f"{number}, lambda {weight:g}"
+
+
 class FitProgress:
     """Progress of a function of Python on standard error.
 
@@ -56,6 +95,8 @@ class FitProgress:
         elif is_wanted:
             self._show = self._print_line
         self._last_line_at, self._has_line = time.monotonic(), False
+        is_line = self._bar is None and not is_notebook
+        self._training = TrainingProgress(SECONDS_BETWEEN_LINES if is_line else 0.0)
 
     def update(self, done: int, total: int, piece: object = None) -> None:
         """Report that ``done`` of ``total`` pieces are finished, see `Pace.describe`."""
@@ -64,6 +105,30 @@ class FitProgress:
             self._bar.update(self._bar.task_ids[0], completed=done, total=total)
         if self._show is not None:
             self._show(line, done == total)
+
+    def watch(self, work: MemberSet, event: TrainingEvent) -> None:
+        """Report where the training of a member set stands."""
+        if self._show is None:
+            return
+        if resumed := self._training.announce(work, event):
+            self._say(resumed)
+        if not (line := self._training.describe(work, event)):
+            return
+        if self._bar is not None:
+            self._bar.show_line(line)
+        elif self._show == self._print_line:
+            self._say(line)
+        else:
+            self._show(line, False)
+
+    def _say(self, line: str) -> None:
+        """Print a line that stays."""
+        if self._bar is not None:
+            self._bar.console.print(f"{self._title}: {line}", markup=False, highlight=False)
+        else:
+            start = "\n" if self._has_line else ""
+            sys.stderr.write(f"{start}{self._title}: {line}\n")
+            sys.stderr.flush()
 
     def _update_bar(self, line: str, is_last: bool) -> None:
         assert self._bar is not None
@@ -94,14 +159,10 @@ class FitProgress:
             sys.stderr.write("\n")
 
 
-def find_bar(title: str) -> "RichProgress | None":
+def find_bar(title: str) -> "Bar | None":
     """Return a bar for a terminal; None where standard error is none."""
     if not sys.stderr.isatty():
         return None
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rindices.study.bar import Bar
 
-    texts = (TextColumn("{task.description}", markup=False), TextColumn("{task.fields[status]}"))
-    bar = Progress(texts[0], BarColumn(), TimeElapsedColumn(), texts[1], console=Console(stderr=True), transient=True)
-    bar.add_task(title, total=None, status="begun")
-    return bar
+    return Bar(title)

@@ -185,14 +185,14 @@ def _describe_training(training: NetworkTraining | None) -> dict[str, object] | 
 class _MemberSetMetadata(BaseModel):
     """Metadata of a member set: number, outcome, steps, evidence and held-out likelihood of each member.
 
-    trainings: of members with networks; None for others.
+    trainings: of members with networks; None for others, and empty in sets of rindices 0.1.0.
     """
 
     key: str
     kind: str
     regions: Annotated[int, Field(ge=1, le=MAX_DIMENSION)]
     members: list[_MemberRecord]
-    trainings: list[_TrainingRecord | None]
+    trainings: list[_TrainingRecord | None] = []
 
 
 def _load_members(path: Path, work: MemberSet) -> list[Member]:
@@ -201,17 +201,21 @@ def _load_members(path: Path, work: MemberSet) -> list[Member]:
         raise ValueError(metadata.key)
     head, regions, patterns = HEADS_BY_KIND[metadata.kind], metadata.regions, work.point.n_patterns
     shapes = head.shapes(regions, patterns) | {"patterns": (len(SEVERITY_LEVELS), patterns, regions)}
-    indices = range(len(metadata.members))
-    expected = {f"{index}.{name}": shape for index in indices for name, shape in shapes.items()}
-    for index, networks in enumerate(metadata.trainings):
-        expected |= {} if networks is None else networks.list_shapes(index)
-    arrays = read_arrays(path, expected)
+    trainings = metadata.trainings or [None] * len(metadata.members)
+    expected: dict[str, tuple[int, ...]] = {}
+    unchecked: set[str] = set()
+    for index, (state, networks) in enumerate(zip(metadata.members, trainings, strict=True)):
+        own = {f"{index}.{name}": shape for name, shape in shapes.items()}
+        own |= {} if networks is None else networks.list_shapes(index)
+        expected |= own
+        unchecked |= set(own) if state[1] is TrainingOutcome.DIVERGED else set()
+    arrays = read_arrays(path, expected, unchecked)
     members = []
     for index, (number, outcome, steps, record, likelihoods) in enumerate(metadata.members):
         fields = {name: arrays[f"{index}.{name}"] for name in shapes}
         evidence = None if record is None else (*record[:2], math.nan if record[2] is None else record[2])
         held_out = None if likelihoods is None else HeldOutLikelihood(*likelihoods)
-        networks = metadata.trainings[index]
+        networks = trainings[index]
         training = None if networks is None else networks.build(arrays, index)
         members.append(
             Member(number, outcome, steps, head.from_arrays(fields), fields["patterns"], evidence, held_out, training)

@@ -6,7 +6,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TextIO
@@ -67,6 +67,35 @@ class Callback:
 
     def on_train_end(self, event: TrainingEvent) -> None:
         """Take the event after the last step."""
+
+
+EventCallback = Callable[["TrainingEvent"], None]
+"""Takes an event."""
+
+
+class Forwarder(Callback):
+    """Passes every event to a function.
+
+    Parameters
+    ----------
+    on_event : callable
+        Takes a `TrainingEvent`.
+    """
+
+    def __init__(self, on_event: EventCallback) -> None:
+        self._on_event = on_event
+
+    def on_train_begin(self, event: TrainingEvent) -> None:
+        """Pass the event."""
+        self._on_event(event)
+
+    def on_check(self, event: TrainingEvent) -> None:
+        """Pass the event."""
+        self._on_event(event)
+
+    def on_train_end(self, event: TrainingEvent) -> None:
+        """Pass the event."""
+        self._on_event(event)
 
 
 class ProgressLine(Callback):
