@@ -90,7 +90,8 @@ def test_an_unknown_method_suggests_another() -> None:
 
 
 def test_every_method_is_complete() -> None:
-    assert list(METHODS) == ["trajectories", "surreal-gan", "contrastive", "mean-difference"]
+    names = ["trajectories", "surreal-gan", "surreal-gan-published", "contrastive", "mean-difference"]
+    assert list(METHODS) == names
     for name, method in METHODS.items():
         values = method.resolve_values({}, False)
         json.dumps(values, allow_nan=False)

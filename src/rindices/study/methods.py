@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rindices.errors import Problem, Severity, StudyError, did_you_mean, format_count, join_names
+from rindices.errors import Problem, ProblemCode, Severity, StudyError, did_you_mean, format_count, join_names
 from rindices.old_names import OLD_METHOD_NAMES
 
 if TYPE_CHECKING:
@@ -388,7 +388,7 @@ class _SurrealGANMethod(StudyMethod):
             what = f"none of {number} of {self.name} converged in {steps:,} steps"
         else:
             what = f"no setting of {self.name} is stable: {join_names(reasons)}"
-        return Problem(Severity.ERROR, f"{what}, so there is no model", cure=cure)
+        return Problem(Severity.ERROR, f"{what}, so there is no model", cure=cure, code=ProblemCode.TRAINING_FAILED)
 
     def estimate_seconds(self, people: PreparedPeople, work: MemberSet) -> float:
         """Time a few steps of one member; a step of the start takes about a third of the time of the others."""
