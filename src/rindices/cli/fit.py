@@ -282,7 +282,8 @@ def _list_facts(model: "FittedModel", has_weights: bool, out: Path) -> list[tupl
     chosen = selection.chosen
     weight = chosen.setting.orthogonality
     publish = f"to pass it on: rindices model publish {out} --out FILE"
-    passing_on = publish if card.can_be_published else "keep them to yourself"
+    keep = "keep it to yourself" if model.networks is None else "keep them to yourself"
+    passing_on = publish if card.can_be_published else keep
     named_files = "model.safetensors tells" if model.networks is None else "model and networks.safetensors tell"
     signs = [("looks like an artefact", sign.what) for sign in findings.artefacts]
     return [
