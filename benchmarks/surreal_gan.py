@@ -171,6 +171,17 @@ def measure_accuracy(task: str, seed: int, members: int) -> Row:
     }
 
 
+def measure_default(task: str, seed: int) -> Row:
+    """Method trajectories on the same people, as prepared for the networks."""
+    people, _ = draw_people(task, seed)
+    X = np.concatenate([people.controls, people.patients])
+    y = np.repeat([0, 1], [len(people.controls), len(people.patients)])
+    start = time.process_time()
+    learner = ri.DiseaseTrajectories(people.truth.shape[1], random_state=seed).fit(X, y)
+    accuracy = pattern_c_index(people.truth, learner.transform(people.patients)).mean
+    return {"accuracy": accuracy, "seconds": round(time.process_time() - start, 1)}
+
+
 def measure_game(task: str, seed: int, members: int) -> Row:
     """f frozen, f after the game, and the linear method alone."""
     people, new = draw_people(task, seed)
@@ -238,6 +249,7 @@ def list_work(options: argparse.Namespace) -> Iterator[tuple[list[Any], Callable
         if options.part == "accuracy":
             for task in options.tasks or PAPER:
                 yield ["accuracy", task, seed], partial(measure_accuracy, task, seed, options.members)
+                yield ["default", task, seed], partial(measure_default, task, seed)
         elif options.part == "game":
             for task in options.tasks or (*PAPER, *WRONG_STARTS):
                 yield ["game", task, seed], partial(measure_game, task, seed, options.members)
@@ -263,8 +275,11 @@ def format_tables(rows: list[Row]) -> str:
         "",
     ]
     parts = {"accuracy": _list_accuracy, "game": _list_game, "changes": _list_changes, "random": _list_random}
+    defaults = {tuple(row["job"][1:]): row["accuracy"] for row in rows if row["job"][0] == "default"}
     for part, describe in parts.items():
         found = [row for row in rows if row["job"][0] == part]
+        if part == "accuracy":
+            found = [row | {"default": defaults.get(tuple(row["job"][1:]), np.nan)} for row in found]
         lines += describe(found) if found else []
     return "\n".join([*lines, *_list_choice([row for row in rows if row["job"][0] == "choice"])]) + "\n"
 
@@ -290,10 +305,10 @@ def _list_accuracy(rows: list[Row]) -> list[str]:
     lines = [
         f"## As it ships, {'/'.join(map(str, sorted(members)))} members",
         "| task | cohorts | paper | mean member | on patients whom it has not seen | consensus | agreement | "
-        "regression | processor (s) | AUC synthetic | AUC real | mean | sd |",
-        "|---" * 13 + "|",
+        "method trajectories | regression | processor (s) | AUC synthetic | AUC real | mean | sd |",
+        "|---" * 14 + "|",
     ]
-    names = ("mean_member", "unseen", "consensus", "agreement", "regression")
+    names = ("mean_member", "unseen", "consensus", "agreement", "default", "regression")
     for task, own in _by_task(rows).items():
         numbers = " | ".join(f"{_average(own, name):.3f}" for name in names)
         real = float(np.mean([max(row["auc_real_real"].values()) for row in own]))

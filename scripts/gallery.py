@@ -42,7 +42,7 @@ def main() -> None:
     sys.argv = sys.argv[:1]
     pictures = [run_example(path) for path in sorted((ROOT / "examples").glob("*_*.py"))]
     plt.close("all")
-    figure, panels = plt.subplots(2, 4, figsize=(16, 8), layout="constrained")
+    figure, panels = plt.subplots(3, 3, figsize=(14, 11), layout="constrained")
     for panel, picture in zip(panels.flat, pictures, strict=True):
         panel.imshow(plt.imread(picture))
         panel.set_title(picture.stem.removeprefix("plot_").replace("_", " "), fontsize=11)

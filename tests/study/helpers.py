@@ -100,6 +100,8 @@ def outputs(path: Path) -> tuple[bytes, ...]:
 
 BRIEF = {"max_steps": 40, "min_steps": 40, "reconstruction_bar": 1e3, "monotonicity_bar": 1e3}
 """Changes of method surreal-gan: a training of 40 steps that always converges."""
+BRIEF_START = {"start_steps": 30, "warm_steps": 10}
+"""Changes of method surreal-gan: a start after which members hardly agree."""
 LONG = {"method": "surreal-gan", "patterns": (2,), "orthogonality": (0.1,), "members": 2}
 
 

@@ -96,7 +96,7 @@ def test_the_largest_number_depends_on_people_and_regions() -> None:
     with pytest.raises(StudyError, match="4 patterns need at least 11 patients and 4 regions; there are 100 and 2"):
         check_settings(narrow, ModelConfig(method="contrastive", patterns=(4,)))
     with pytest.raises(StudyError, match="needs at least 2 members each"):
-        check_settings(cohort, ModelConfig(method="surreal-gan", members=1))
+        check_settings(cohort, ModelConfig(method="surreal-gan-published", members=1))
     check_settings(cohort, ModelConfig(method="contrastive", members=1))
     lone = cohort.take(np.r_[np.flatnonzero(cohort.is_control), np.flatnonzero(cohort.is_patient)[:3]])
     with pytest.raises(StudyError, match="1 pattern needs at least 5 patients and 1 region; there are 3 and 139: add"):

@@ -62,9 +62,9 @@ def test_options_on_top_of_a_study_file(folder: Path) -> None:
     study = make_study(merged)
     assert study.data.volumes == (str(folder / "volumes.csv"),)
     values = study.model.resolve_values()
-    assert (values["learning_rate"], values["max_steps"], values["min_steps"]) == (8e-4, 300_000, 100_000)
+    assert (values["learning_rate"], values["max_steps"], values["min_steps"]) == (8e-4, 300_000, 3_000)
     short = study.model.model_copy(update={"method_settings": {"max_steps": 20}}).resolve_values()
-    assert (short["max_steps"], short["min_steps"]) == (20, 20)
+    assert (short["max_steps"], short["min_steps"]) == (20, 3_000)
 
 
 @pytest.mark.parametrize(

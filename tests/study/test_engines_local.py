@@ -12,7 +12,7 @@ from rindices.study.engines import LocalEngine, run_plan
 from rindices.study.store import RunStore
 from rindices.study.study import make_plan
 from tests.cohorts import simulate_few_regions
-from tests.study.helpers import BRIEF, outputs, run
+from tests.study.helpers import BRIEF, BRIEF_START, outputs, run
 
 
 @pytest.mark.slow  # tests/study/test_run.py has two workers, too
@@ -27,7 +27,9 @@ def test_the_number_of_workers_changes_no_byte(folder: Path, undisturbed: Path) 
 def test_worker_processes_change_no_byte_of_a_training(tmp_path: Path, workers: int) -> None:
     cohort = simulate_few_regions("tiny", seed=1).cohort
     X = ri.Preprocessing.fit(cohort).transform(cohort)
-    model = ModelConfig(method="surreal-gan", patterns=(2, 3), orthogonality=(0.2,), members=6, method_settings=BRIEF)
+    model = ModelConfig(
+        method="surreal-gan", patterns=(2, 3), orthogonality=(0.2,), members=6, method_settings=BRIEF | BRIEF_START
+    )
     plan = make_plan(model, 0, cohort.fingerprint())
     written = []
     for number in (1, workers):

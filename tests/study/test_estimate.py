@@ -12,5 +12,14 @@ def test_dry_run_trains_nothing(folder: Path) -> None:
     assert (told["settings"], told["members"], told["member_sets"], told["finished"]) == (2, 20, 4, 0)
     assert 0 < told["seconds_left"] < 600
     assert not (folder / "dry").exists()
-    paper = run("fit", folder / "study.toml", "--out", folder / "dry", "--dry-run", "--json", "--method", "surreal-gan")
+    paper = run(
+        "fit",
+        folder / "study.toml",
+        "--out",
+        folder / "dry",
+        "--dry-run",
+        "--json",
+        "--method",
+        "surreal-gan-published",
+    )
     assert json.loads(paper.stdout)["seconds_left"] > 600  # 100,000 steps and more take their time

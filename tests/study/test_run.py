@@ -27,7 +27,7 @@ from rindices.study.store import RunStore
 from rindices.study.study import Study, StudyPeople
 from rindices.tables.cohort import Cohort
 from tests.cohorts import simulate_few_regions
-from tests.study.helpers import BRIEF, command, fit_cohort, outputs, restore_interrupts, run, wait_for
+from tests.study.helpers import BRIEF, BRIEF_START, command, fit_cohort, outputs, restore_interrupts, run, wait_for
 
 
 def test_a_study_from_its_file(undisturbed: Path) -> None:
@@ -94,9 +94,14 @@ def test_ctrl_c_ends_with_3_and_says_how_to_go_on(folder: Path, undisturbed: Pat
     assert not half.exists()
 
 
+SURREAL_GAN: dict[str, Any] = {"method": "surreal-gan", "patterns": (2,), "orthogonality": (0.2,), "members": 2}
+RANDOM = {"start": "random", "draw_controls": "people", "instance_noise": 0.0}
+BRIEF_RANDOM = BRIEF | RANDOM
+
+
 def test_surreal_gan_through_the_store(tmp_path: Path) -> None:
     cohort = simulate_few_regions("tiny", seed=1).cohort
-    model = ModelConfig(method="surreal-gan", patterns=(2,), orthogonality=(0.2,), members=1, method_settings=BRIEF)
+    model = ModelConfig(**SURREAL_GAN, method_settings=BRIEF)
     first = fit_cohort(cohort, model, 0, RunStore(tmp_path / "a"), workers=1)
     again = fit_cohort(cohort, model, 0, RunStore(tmp_path / "b"), workers=2)
     assert first.card["method"]["settings"]["max_steps"] == 40
@@ -160,25 +165,22 @@ def test_trajectories_through_the_store(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ri.load(tmp_path / "model.safetensors").apply(made.cohort)[names], r)
 
 
-SURREAL_GAN: dict[str, Any] = {"method": "surreal-gan", "patterns": (2,), "orthogonality": (0.2,), "members": 2}
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         (
-            {"max_steps": 40, "min_steps": 40},
-            r"none of 2 members of surreal-gan converged in 40 steps, so there is no model\. "
-            r"Raise the number of steps: --max-steps 120000$",
+            BRIEF_START | {"max_steps": 40},
+            r"none of 5 members of surreal-gan converged in 40 steps, so there is no model\. "
+            r"Raise the number of steps: --max-steps 3000$",
         ),
         (
-            BRIEF | {"explosion_bar": 1e-9},
-            r"the training of 2 members of surreal-gan diverged, so there is no model\. "
+            BRIEF | BRIEF_START | {"explosion_bar": 1e-9},
+            r"the training of 5 members of surreal-gan diverged, so there is no model\. "
             r"Give method_settings = \{ learning_rate = 0\.0002 \} in a study file, below \[model\]\.$",
         ),
         (
-            BRIEF,
-            r"no setting of surreal-gan is stable: members do not agree \(.*\), so there is no model\. .* 120000$",
+            BRIEF_RANDOM,
+            r"no setting of surreal-gan is stable: members do not agree \(.*\), so there is no model\. .* 3000$",
         ),
     ],
 )
@@ -191,15 +193,15 @@ def test_no_other_method_takes_the_place_of_surreal_gan(settings: dict[str, Any]
 
 
 def test_the_error_names_an_argument_in_python(tmp_path: Path) -> None:
-    cohort, short = simulate_few_regions("tiny", seed=1).cohort, {"max_steps": 40}
-    with pytest.raises(StudyError, match=r'Raise the number of steps: method_settings=\{"max_steps": 120000\}\.$'):
+    cohort, short = simulate_few_regions("tiny", seed=1).cohort, BRIEF_START | {"max_steps": 40}
+    with pytest.raises(StudyError, match=r'Raise the number of steps: method_settings=\{"max_steps": 3000\}\.$'):
         ri.fit(cohort, 2, method="surreal-gan", orthogonality=0.2, members=2, workers=1, method_settings=short)
 
 
 def test_members_of_surreal_gan_that_fail_at_some_lambdas_fail_in_all(tmp_path: Path) -> None:
     """Shortened trainings end without bars, and count as converged: the whole ones decide."""
-    model = ModelConfig(**SURREAL_GAN | {"orthogonality": (0.2, 0.4)}, method_settings={"max_steps": 40})
-    with pytest.raises(StudyError, match="none of 2 members of surreal-gan converged in 40 steps"):
+    model = ModelConfig(**SURREAL_GAN | {"orthogonality": (0.2, 0.4)}, method_settings=BRIEF_START | {"max_steps": 40})
+    with pytest.raises(StudyError, match="none of 5 members of surreal-gan converged in 40 steps"):
         fit_cohort(simulate_few_regions("tiny", seed=1).cohort, model, 0, RunStore(tmp_path), workers=1)
 
 
@@ -230,7 +232,7 @@ def test_impossible_settings_are_refused_before_training(tmp_path: Path) -> None
     with pytest.raises(StudyError, match="60 patterns need at least 123 patients"):
         ri.fit(cohort, [2, 60], runs=tmp_path)
     with pytest.raises(StudyError, match="2 settings needs at least 2 members"):
-        ri.fit(cohort, [2, 3], members=1, method="surreal-gan", orthogonality=0.1, runs=tmp_path)
+        ri.fit(cohort, [2, 3], members=1, method="surreal-gan-published", orthogonality=0.1, runs=tmp_path)
     assert not list(tmp_path.glob("[!.]*"))
 
 

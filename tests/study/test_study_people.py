@@ -56,7 +56,7 @@ def test_the_key_of_the_data_depends_on_the_visits(cohort: Cohort) -> None:
 
 
 def test_the_model_that_a_study_ends_with_keeps_its_adjustment(cohort: Cohort) -> None:
-    """The method surreal-gan is linear, and so is the mean difference that its study ends with."""
-    people = make_people(replace(cohort, visits=None), method="surreal-gan")
+    """The method surreal-gan-published is linear, and so is the mean difference of its study."""
+    people = make_people(replace(cohort, visits=None), method="surreal-gan-published")
     other = StudyPeople(people.study, ModelConfig(method="mean-difference"))
     assert other.data_key == people.data_key == people.cohort.fingerprint()

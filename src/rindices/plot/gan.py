@@ -54,7 +54,7 @@ def training(history: pd.DataFrame, losses: Sequence[str] | None = None, ax: Axe
         ax.plot(mean.index, mean, color=colour, lw=_CURVE_WIDTH, label=LOSSES.get(name, name))
         ax.fill_between(mean.index, by_step.min(), by_step.max(), color=colour, alpha=0.15, lw=0)
     ax.set(xlabel="step", ylabel="loss (mean and range of the members)", yscale="log")
-    ax.legend(fontsize="small", ncols=2, frameon=False)
+    ax.legend(fontsize="small", ncols=2, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
     return ax
 
 
@@ -132,7 +132,7 @@ def transformation(
     ax.set_yticks(rows, [regions[index] for index in chosen])
     ax.invert_yaxis()
     ax.set_xlabel("change of controls under f (control sd)")
-    ax.legend(fontsize="small", frameon=False)
+    ax.legend(fontsize="small", ncols=3, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
     return ax
 
 

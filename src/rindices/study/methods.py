@@ -36,7 +36,7 @@ MEAN_DIFFERENCE = "mean-difference"
 MAX_TIMED_PEOPLE = 2_000
 """People on whom a member is trained to time it."""
 _FITS_PER_MEMBER = 3.0  # of method trajectories, in units of a straight fit: both shapes and the fits to halves
-_KEY_VERSION = 5
+_KEY_VERSION = 4
 _NAMES_IN_KEYS = {new: old for old, new in OLD_METHOD_NAMES.items()}
 """Names of methods in the keys of member sets, so that sets of rindices 0.1.0 are found."""
 
@@ -396,6 +396,7 @@ class _SurrealGANMethod(StudyMethod):
 
         values, steps = json.loads(work.values), 20
         changes = {"min_steps": steps, "max_steps": steps, "start": "random", "draw_controls": "people"}
+        changes["instance_noise"] = 0.0
         brief = replace(work, values=json.dumps(values | changes))
         start_steps = values["start_steps"] + values["warm_steps"] if values["start"] == "linear" else 0
         return super().estimate_seconds(people, brief) * float(values["max_steps"] + start_steps / 3) / steps
