@@ -132,7 +132,7 @@ def transformation(
     ax.set_yticks(rows, [regions[index] for index in chosen])
     ax.invert_yaxis()
     ax.set_xlabel("change of controls under f (control sd)")
-    ax.legend(fontsize="small", ncols=3, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
+    ax.legend(fontsize="small", ncols=3, frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
     return ax
 
 
