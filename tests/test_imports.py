@@ -59,9 +59,9 @@ def loaded_after(program: str, *arguments: str) -> set[str]:
 
 
 def processor_seconds(*arguments: str) -> float:
-    """Return the least processor time of three runs; waiting for a busy machine does not count."""
+    """Return the least processor time of five runs; waiting for a busy machine does not count."""
     best = float("inf")
-    for _ in range(3):
+    for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -37,7 +37,7 @@ def test_the_test_of_difference_comes_first(tmp_path: Path) -> None:
     assert not list(out.glob("runs/[!.]*.safetensors"))
 
 
-@pytest.mark.parametrize("words", [[], ["--json"]])
+@pytest.mark.parametrize("words", [[], pytest.param(["--json"], marks=pytest.mark.slow)])
 def test_members_that_fail_are_an_error_of_one_line(tmp_path: Path, words: list[str]) -> None:
     table, out = make_table(tmp_path, is_null=False), tmp_path / "out"
     command = ["fit", *table, *GAN, "--patterns", 2, "--max-steps", 40, "--out", out]
