@@ -340,7 +340,7 @@ def _list_game(rows: list[Row]) -> list[str]:
 def _list_changes(rows: list[Row]) -> list[str]:
     lines = [
         "## Each change taken back alone",
-        f"Seed {rows[0]['job'][2]}, on which they were chosen; {len(rows[0]['members'])} members.",
+        f"Seed {rows[0]['job'][2]}, on which they were chosen; members: {len(rows[0]['members'])}.",
         "",
         "| task | change | mean member | AUC | mean | sd | processor (s) |",
         "|---" * 7 + "|",

@@ -66,3 +66,44 @@ def test_members_that_fail_are_an_error_of_one_line(tmp_path: Path, words: list[
     assert cure is not None
     again = run(*command, *shlex.split(cure[1]), "--dry-run")  # the last of an option that is given twice counts
     assert again.returncode == 0, again.stderr
+
+
+STUDY = """
+[data]
+volumes = "volumes.csv"
+participants = "participants.tsv"
+group = "group"
+covariates = ["age", "sex", "icv"]
+[model]
+method = "surreal-gan-published"
+members = 2
+orthogonality = [0.1, 0.4]
+method_settings = { min_steps = 40, max_steps = 40, reconstruction_bar = 1e3, monotonicity_bar = 1e3 }
+[run]
+workers = 1
+"""
+
+
+def test_the_published_method_goes_on_where_nothing_differs_and_says_so(tmp_path: Path) -> None:
+    """All numbers of patterns and all lambdas are trained; the model is one member; nothing is called a finding."""
+    make_table(tmp_path, is_null=True)
+    (tmp_path / "study.toml").write_text(STUDY, "utf-8")
+    out = tmp_path / "out"
+    done = run("fit", tmp_path / "study.toml", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^difference +no difference between patients and controls was detected", done.stdout, re.M)
+    assert re.search(r"^members +1 of 2 used$", done.stdout, re.M)
+    selection = json.loads((out / "selection.json").read_text("utf-8"))
+    settings = {(each["setting"]["n_patterns"], each["setting"]["orthogonality"]) for each in selection["grid"]}
+    assert settings == {(number, weight) for number in (2, 3, 4) for weight in (0.1, 0.4)}
+    assert selection["chosen"]["agreement"]["concordance"] == max(
+        each["agreement"]["concordance"] for each in selection["grid"]
+    )
+    members = pd.read_csv(out / "members.tsv", sep="\t")
+    assert members["used"].sum() == 1
+    assert pd.read_csv(out / "patterns.tsv", sep="\t")["low"].isna().all()
+    page = get_text(write_report(out).read_text("utf-8"))
+    assert "No difference between patients and controls was detected" in page
+    assert "so everything below may be due to chance" in page
+    assert "in standard deviations of controls; the largest are named" in page
+    assert "distinguish these patients" not in page

@@ -121,6 +121,7 @@ def test_numbers_next_to_the_one_of_the_test_are_tried() -> None:
         (make_tests(3), 3, False, ""),
         (make_tests(0, p=0.5), 3, True, "no difference between patients and controls"),
         (make_tests(0), 3, True, "from each other"),
+        (make_tests(0), 1, False, "the pattern is their mean difference"),
         (make_tests(5), 3, True, "--patterns 5"),
         (make_tests(3), 2, False, "weak"),
         (make_tests(2), 4, False, "split"),

@@ -199,6 +199,8 @@ def explain_disagreement(tests: GroupTests, chosen: int, is_forced: bool) -> str
         return ""
     if tests.finding is Finding.NO_DIFFERENCE:
         return "the test detects no difference between patients and controls: the patterns may be nothing but chance"
+    if tested == 0 and chosen == 1:
+        return "patients do not differ from each other more than controls do: the pattern is their mean difference"
     if tested == 0:
         return "patients do not differ from each other more than controls do: the patterns may be nothing but chance"
     if is_forced:
