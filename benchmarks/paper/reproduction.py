@@ -38,14 +38,14 @@ def list_surreal_gan() -> list[list[str]]:
 
 
 def list_programs(steps: int) -> list[list[str]]:
-    """Return rows of the mean member of the authors' programs and of method surreal-gan on adjusted people, by task."""
+    """Return rows of the mean member of the authors' programs and of the training here on adjusted people, by task."""
     scores: dict[tuple[str, str], list[float]] = {}
     for row in read("results/upstream_sample.json"):
         if row["steps"] == steps and row["adjusted"] and row["data"] in PAPER_TASKS:
             scores.setdefault((row["data"], row["who"]), []).append(row["pattern_c_index"])
     rows = [row for row in json.loads(PATH.read_text("utf-8")) if row["adjusted"]]
     for row in sorted(rows, key=lambda row: row["curve"][-1]["steps"]):  # the longest is the last
-        scores[row["task"], "method `surreal-gan`"] = row["curve"][-1]["members"]
+        scores[row["task"], "here, random start"] = row["curve"][-1]["members"]
     return [
         [*key, f"{len(each)}", f"{np.mean(each):.3f}{format_error(each)}"]
         for key, each in sorted(scores.items(), key=lambda item: PAPER_TASKS.index(item[0][0]))
