@@ -95,3 +95,25 @@ def test_where_a_training_stands_is_reported(tmp_path: Path, workers: int) -> No
         assert {event.members for event in own} == {5}
         assert own[-1].step == own[-1].max_steps == 20
         assert own[-1].running == 0
+
+
+def test_processes_that_wait_for_jobs_are_used_replaced_and_ended(tmp_path: Path) -> None:
+    """A process that dies before its first job is replaced; none is left at the end."""
+    cohort = simulate_few_regions("tiny", seed=1).cohort
+    X, y = ri.Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
+    model = ModelConfig(method="contrastive", patterns=(1, 2), members=5)
+    plan = make_plan(model, 0, cohort.fingerprint())
+    people = PreparedPeople(X, y).deal_to_members(range(5), 0)
+    engine = LocalEngine(2)
+    with engine.keep_processes(2, "rindices.learners.contrastive.estimator"):
+        begun = list(engine.kept)
+        begun[0].kill()
+        run_plan(plan, lambda numbers: people, RunStore(tmp_path), engine)
+        kept = list(engine.kept)
+        assert len(kept) == 2
+        assert begun[1] in kept
+        assert begun[0] not in kept
+        assert all(process.alive for process in kept)
+    assert engine.kept == []
+    assert not any(process.alive for process in [*begun, *kept])
+    assert all(RunStore(tmp_path).load(work) is not None for work in plan)

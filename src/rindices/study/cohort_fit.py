@@ -1,6 +1,7 @@
 """Fit the model of a study of people in memory: test, train, choose, build; and estimate how long that takes."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from rindices.study.exceptions import TrainingFailedError
 from rindices.study.group_tests import Finding
 from rindices.study.methods import MEAN_DIFFERENCE, MemberSet, list_shortened_sets
 from rindices.study.store import RunStore
-from rindices.study.study import Study, StudyPeople, check_groups, check_settings, find_largest_number
+from rindices.study.study import Study, StudyPeople, check_groups, check_settings, find_largest_number, make_plan
 from rindices.threads import limit_blas_threads
 
 TYPICAL_PATTERNS = (2, 3, 4)
@@ -39,8 +40,25 @@ def fit_study(
     cohort, model = study.cohort, study.config.model
     check_groups(cohort)
     check_settings(cohort, model)
-    preprocessing = study.preprocessing  # people who cannot be adjusted are an error before the tests
-    end = StudyEnd(model, study.tests, cohort.unit, collect_provenance(study), preprocessing)
+    _ = study.preprocessing  # people who cannot be adjusted are an error before the tests
+    chosen_engine = engine or make_engine(study.config.run, observer.on_training)
+    with _keep_processes(chosen_engine, model):
+        return _fit_tested(study, store, chosen_engine, observer)
+
+
+def _keep_processes(engine: Engine, model: ModelConfig) -> AbstractContextManager[None]:
+    """Start the processes of this machine now if what they import takes long."""
+    method = model.get_method()
+    if not isinstance(engine, LocalEngine) or method.training_module is None:
+        return nullcontext()
+    least = model.model_copy(update={"patterns": model.patterns or method.patterns or (1,)})
+    return engine.keep_processes(len(make_plan(least, 0, "")), method.training_module)
+
+
+def _fit_tested(study: Study, store: RunStore, engine: Engine, observer: StudyObserver) -> FittedModel:
+    """Test the groups, and train what the tests find."""
+    cohort, model = study.cohort, study.config.model
+    end = StudyEnd(model, study.tests, cohort.unit, collect_provenance(study), study.preprocessing)
 
     def fit_patterns() -> tuple[FittedModel | None, Records]:
         largest = find_largest_number(cohort.n_patients, cohort.n_regions, model.method)
@@ -48,9 +66,7 @@ def fit_study(
         usual = tuple(number for number in method.patterns if number <= largest)
         numbers = model.patterns or usual or study.tests.list_numbers_to_try(largest)
         people = StudyPeople(study, model.model_copy(update={"patterns": numbers}))
-        training = CohortTraining(
-            people, store, engine or make_engine(study.config.run, observer.on_training), observer
-        )
+        training = CohortTraining(people, store, engine, observer)
         if method.min_concordance is not None:
             training.min_concordance = method.min_concordance
         choice = training.choose()

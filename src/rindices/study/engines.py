@@ -18,9 +18,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -162,11 +163,14 @@ class WorkerDiedError(Exception):
 
 
 class TrainingProcess:
-    """A training process, as its worker sees it."""
+    """A training process, as its worker sees it.
 
-    def __init__(self) -> None:
+    module: what the process imports at once, before its first job.
+    """
+
+    def __init__(self, module: str = "rindices.study.engines") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "rindices.study.engines"],
+            [sys.executable, "-m", "rindices.study.engines", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -225,17 +229,34 @@ class LocalEngine:
     """Trains on this machine.
 
     workers: number of processes; -1 for all cores. With 1, members are trained in this process; on_training: see
-    `TrainingCallback`.
+    `TrainingCallback`; kept: processes that wait for jobs, see `keep_processes`.
     """
 
     workers: int = -1
     on_training: TrainingCallback = _ignore
+    kept: list[TrainingProcess] = field(default_factory=list, compare=False)
+
+    @contextmanager
+    def keep_processes(self, n_jobs: int, module: str) -> Iterator[None]:
+        """Start processes for at least so many jobs before the first of them, and end them after the last.
+
+        Importing torch takes seconds; so it is imported while this process is testing the groups.
+        """
+        n_processes = count_processes(self.workers, n_jobs)
+        try:
+            if n_processes > 1:
+                self.kept.extend(TrainingProcess(module) for _ in range(n_processes))
+            yield
+        finally:
+            for process in self.kept:
+                process.kill()
+            self.kept.clear()
 
     def run(self, jobs: Sequence[TrainingJob], on_message: MessageCallback) -> Iterator[JobResult]:
         """Run all jobs, each in the next free process."""
         n_processes = count_processes(self.workers, len(jobs))
         if n_processes > 1:
-            yield from _run_in_parallel(jobs, n_processes, self.on_training)
+            yield from _run_in_parallel(jobs, n_processes, self.on_training, self.kept)
             return
         for job in jobs:
             run_training_job(job, self.on_training)
@@ -243,9 +264,11 @@ class LocalEngine:
 
 
 def _run_in_parallel(
-    jobs: Sequence[TrainingJob], n_processes: int, on_training: TrainingCallback
+    jobs: Sequence[TrainingJob], n_processes: int, on_training: TrainingCallback, kept: list[TrainingProcess]
 ) -> Iterator[JobResult]:
-    processes: list[TrainingProcess] = []
+    """Run jobs in the processes that are kept and in new ones, and keep again as many as there were."""
+    n_kept = len(kept)
+    processes = [kept.pop() for _ in range(min(n_kept, n_processes))]
     free: queue.SimpleQueue[TrainingProcess] = queue.SimpleQueue()
     stopping = threading.Event()
 
@@ -267,17 +290,20 @@ def _run_in_parallel(
 
     with ThreadPoolExecutor(n_processes) as pool:
         try:  # at an interrupt, the pool would wait for jobs whose process is not killed
-            for _ in range(n_processes):
-                processes.append(TrainingProcess())
-                free.put(processes[-1])
+            processes += [TrainingProcess() for _ in range(n_processes - len(processes))]
+            for process in processes:
+                free.put(process)
             running = [pool.submit(run_job, job) for job in jobs]
             for future in as_completed(running):
                 yield future.result()
+            while len(kept) < n_kept:
+                kept.append(free.get())
         finally:
             stopping.set()
             pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:
-                process.kill()
+                if process not in kept:
+                    process.kill()
 
 
 def _receive_jobs(lines: "queue.SimpleQueue[str]") -> None:
@@ -294,6 +320,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # output of libraries must not be taken for an answer
     threading.Thread(target=_receive_jobs, args=(lines,), daemon=True).start()
+    for module in sys.argv[1:]:
+        import_module(module)
 
     def report(work: MemberSet, event: TrainingEvent) -> None:
         answers.write(f"{_EVENT}{json.dumps(asdict(event))}\n")

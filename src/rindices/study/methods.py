@@ -107,6 +107,8 @@ class StudyMethod:
         Lowest agreement of members that are used; None for that of all methods.
     uses_one_member : bool
         Whether the model is the member that agrees best with the others. If not, it is the mean of the members.
+    training_module : str or None
+        Module that training imports and that takes long to import, so that processes import it before they have a job.
     on_outlier : str or None
         What becomes of outlying measurements unless the study says so; None for what the kind of table suggests.
     """
@@ -118,6 +120,7 @@ class StudyMethod:
     uses_measured_cells: bool = False
     uses: frozenset[str] = frozenset({"reference"})
     adjust: str | None = None
+    training_module: str | None = None
     compares_halves: bool = False
     is_refitted: bool = False
     can_be_replaced: bool = True
@@ -311,6 +314,7 @@ class _SurrealGANMethod(StudyMethod):
     orthogonality_weights = (0.1, 0.2, 0.4, 0.6, 0.8)
     uses = frozenset({"orthogonality", "correlated"})
     can_be_replaced = False
+    training_module = "rindices.learners.gan.train"
 
     def make_recipe(self) -> Recipe:
         """Return the training unless the study changes it."""

@@ -162,7 +162,7 @@ def train_stacks(
     device: str = "cpu",
     workers: int = 1,
     path: Path | None = None,
-    save_every: int = 2_000,
+    save_every: int = 500,
     starts: Checkpoint | None = None,
     earlier: Mapping[int, NetworkTraining] | None = None,
     callbacks: Sequence[Callback] = (),
