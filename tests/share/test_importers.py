@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch.nn import functional
 from typer.testing import CliRunner
 
 import rindices as ri
@@ -134,6 +135,24 @@ def test_published_models_equal_their_stored_weights(name: str, epoch: int, shar
         scores = pd.read_csv(demo / "SurrealGAN_RScores.csv").set_index("MRID").loc[indices.index]
         correlations = [np.corrcoef(indices[f"r{k}"], scores[f"SurrealGAN_R{k}"])[0, 1] for k in range(1, 6)]
         assert min(correlations) >= 0.95
+
+
+@pytest.mark.parametrize(("name", "epoch"), [("ad_2rindices", 15000), ("brain_aging_5rindices", 50000)])
+def test_networks_of_published_checkpoints_decompose_people(name: str, epoch: int, shared: Path) -> None:
+    """g2 of the parts that g1 finds are the R-indices, and g1 is the layer that is stored."""
+    file = shared / "upstream" / f"{name}.saved_model"
+    networks, content = ri.SurrealGAN.load_networks(file), load_weights(file)
+    people = torch.as_tensor(np.random.default_rng(0).normal(1, 0.1, (1, 7, 72)), dtype=torch.float32)
+    stored = content[epoch]["netDecomposer"]
+    weight, bias = stored["model.1.weight"], stored["model.1.bias"]
+    expected = functional.linear(functional.leaky_relu(people[0], 0.2), weight, bias)
+    with torch.inference_mode():
+        parts = networks.g1(people)
+        indices = networks.reconstruct(parts)[0].sum(dim=1).numpy()
+    torch.testing.assert_close(parts[0], expected.detach().view(7, content["npattern"], 72))
+    model = import_published(file, name)
+    inferred = model.heads[0].infer(people[0].double().numpy())
+    np.testing.assert_allclose(indices, inferred, atol=1e-5)
 
 
 def test_card_of_an_imported_model(shared: Path, tmp_path: Path) -> None:

@@ -366,10 +366,27 @@ class SurrealGAN(Learner):
 
     @staticmethod
     def load_networks(path: str | os.PathLike[str]) -> SurrealNetworks:
-        """Return the networks that `save_networks` has written, as a module of torch."""
+        """Return networks as a module of torch.
+
+        Parameters
+        ----------
+        path : path
+            File of `save_networks`, ``networks.safetensors`` of a study, or a checkpoint of the authors' package
+            SurrealGAN 0.1.1 (``.saved_model``), which is read without executing anything in it. D is not read from
+            such a checkpoint.
+
+        Returns
+        -------
+        SurrealNetworks
+            ``f(x, z)`` and ``g1(y)`` take people of shape (S, N, R), prepared as 1 + 0.1 (v - control mean) / control
+            sd, and severities of shape (S, N, M), for S members.
+        """
         require_torch("load_networks", InputError)
         from rindices.learners.gan.networks import load_networks
+        from rindices.learners.gan.upstream_checkpoint import make_upstream_networks, read_upstream_checkpoint
 
+        if Path(path).suffix == ".saved_model":
+            return make_upstream_networks(read_upstream_checkpoint(Path(path)))
         return load_networks(Path(path))
 
     def _validate_people(self, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
