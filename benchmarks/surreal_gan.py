@@ -34,9 +34,10 @@ import torch
 import rindices as ri
 from benchmarks.suites.baselines.supervised import cross_validate_supervised
 from benchmarks.suites.cases import simulate_transformed
+from benchmarks.suites.oracle import compute_oracle_severities
 from rindices._typing import FloatArray
 from rindices.experiments.simulate import simulate_cohort
-from rindices.experiments.tasks import make_task_with_patterns
+from rindices.experiments.tasks import TASKS, make_task_with_patterns
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.learners.gan.networks import SurrealNetworks
 from rindices.learners.gan.realism import measure_realism
@@ -182,6 +183,13 @@ def measure_default(task: str, seed: int) -> Row:
     return {"accuracy": accuracy, "seconds": round(time.process_time() - start, 1)}
 
 
+def measure_limit(task: str, seed: int) -> Row:
+    """The theoretical limit on the same people, whose covariates are not told."""
+    simulated = simulate_transformed(task, seed)
+    severities = compute_oracle_severities(simulated, TASKS[task], adjusted=False)
+    return {"accuracy": pattern_c_index(simulated.truth, severities).mean}
+
+
 def measure_game(task: str, seed: int, members: int) -> Row:
     """f frozen, f after the game, and the linear method alone."""
     people, new = draw_people(task, seed)
@@ -250,6 +258,7 @@ def list_work(options: argparse.Namespace) -> Iterator[tuple[list[Any], Callable
             for task in options.tasks or PAPER:
                 yield ["accuracy", task, seed], partial(measure_accuracy, task, seed, options.members)
                 yield ["default", task, seed], partial(measure_default, task, seed)
+                yield ["limit", task, seed], partial(measure_limit, task, seed)
         elif options.part == "game":
             for task in options.tasks or (*PAPER, *WRONG_STARTS):
                 yield ["game", task, seed], partial(measure_game, task, seed, options.members)
@@ -275,11 +284,17 @@ def format_tables(rows: list[Row]) -> str:
         "",
     ]
     parts = {"accuracy": _list_accuracy, "game": _list_game, "changes": _list_changes, "random": _list_random}
-    defaults = {tuple(row["job"][1:]): row["accuracy"] for row in rows if row["job"][0] == "default"}
+    others: dict[str, dict[tuple[Any, ...], float]] = {
+        name: {tuple(row["job"][1:]): row["accuracy"] for row in rows if row["job"][0] == name}
+        for name in ("default", "limit")
+    }
     for part, describe in parts.items():
         found = [row for row in rows if row["job"][0] == part]
         if part == "accuracy":
-            found = [row | {"default": defaults.get(tuple(row["job"][1:]), np.nan)} for row in found]
+            found = [
+                row | {name: known.get(tuple(row["job"][1:]), np.nan) for name, known in others.items()}
+                for row in found
+            ]
         lines += describe(found) if found else []
     return "\n".join([*lines, *_list_choice([row for row in rows if row["job"][0] == "choice"])]) + "\n"
 
@@ -305,10 +320,10 @@ def _list_accuracy(rows: list[Row]) -> list[str]:
     lines = [
         f"## As it ships, {'/'.join(map(str, sorted(members)))} members",
         "| task | cohorts | paper | mean member | on patients whom it has not seen | consensus | agreement | "
-        "method trajectories | regression | processor (s) | AUC synthetic | AUC real | mean | sd |",
-        "|---" * 14 + "|",
+        "method trajectories | regression | limit | processor (s) | AUC synthetic | AUC real | mean | sd |",
+        "|---" * 15 + "|",
     ]
-    names = ("mean_member", "unseen", "consensus", "agreement", "default", "regression")
+    names = ("mean_member", "unseen", "consensus", "agreement", "default", "regression", "limit")
     for task, own in _by_task(rows).items():
         numbers = " | ".join(f"{_average(own, name):.3f}" for name in names)
         real = float(np.mean([max(row["auc_real_real"].values()) for row in own]))
