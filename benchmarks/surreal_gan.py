@@ -1,6 +1,6 @@
 """Surreal-GAN on the tasks of the paper: accuracy, synthetic patients, what the game adds, and the choice.
 
-    python -m benchmarks.surreal_gan accuracy|game|changes|random|choice|table [--seeds 900:903] [--tasks NAME]
+    python -m benchmarks.surreal_gan accuracy|game|changes|random|sampling|choice|table [--seeds 900:903] [--tasks NAME]
 
 - ``accuracy``: method surreal-gan as it ships on each task and seed, at the true number of patterns and the default
   lambda, not adjusted: mean member, consensus, both on all patients (nobody told the method their severities) and, for
@@ -9,6 +9,8 @@
 - ``game``: f frozen at its linear start, f after the game, and the linear method alone.
 - ``changes``: each of the changes from the published training taken back alone, on the seeds that they were chosen on.
 - ``random``: the random start, and each change of the training that helps there, one by one.
+- ``sampling``: what classifiers see although nothing is trained: real patients against other real patients that are
+  shifted by the sampling error of the group means of the training people, the least that any f inherits from them.
 - ``choice``: ``rindices fit`` with the choice of M and lambda by agreement, on tasks with two and with three patterns.
 
 Members are trained in one process with one thread, so that processor seconds can be compared. Rows are written to
@@ -56,6 +58,8 @@ WRONG_STARTS = ("staged09", "together", "hard", "corr07", "personal")
 """Tasks whose patients the linear method does not describe."""
 NEW_PEOPLE = 5_000
 """Added to the seed of a cohort for the seed of its new people, from the same population."""
+POPULATION_COHORTS = 10
+"""Cohorts that stand for the population."""
 FORMER = PUBLISHED.replace(learning_rate=8e-4)
 """The training of rindices 0.1.0, but for its length."""
 RANDOM_CHANGES: dict[str, dict[str, Any]] = {
@@ -222,6 +226,24 @@ def measure_random(task: str, seed: int, members: int, label: str, steps: int) -
     return {**score(people, trained, 1.0, seed), **measure_synthetic(trained, new, seed), "seconds": round(seconds, 1)}
 
 
+def measure_sampling(task: str, seed: int, share: float = SURREAL_GAN.share) -> Row:
+    """Real patients against real ones that are shifted as the training people differ from the population by chance."""
+    simulated = simulate_transformed(task, seed)
+    preprocessing, cohorts = Preprocessing.fit(simulated.cohort, adjust="none"), []
+    for number in range(POPULATION_COHORTS + 2):
+        cohort = simulate_transformed(task, seed + NEW_PEOPLE + number).cohort
+        X, patient = (preprocessing.transform(cohort) - CONTROL_MEAN) / CONTROL_SD, cohort.is_patient
+        cohorts.append((X[~patient], X[patient]))
+    (_, real), (_, others), *population = cohorts
+    X, patient = (preprocessing.transform(simulated.cohort) - CONTROL_MEAN) / CONTROL_SD, simulated.cohort.is_patient
+    seen = draw_subsample(patient.astype(int), share, np.random.default_rng([seed, 0])).seen
+    X, patient = X[seen], patient[seen]
+    difference = np.mean([patients.mean(axis=0) - controls.mean(axis=0) for controls, patients in population], axis=0)
+    shift = X[patient].mean(axis=0) - X[~patient].mean(axis=0) - difference
+    found = measure_realism(real, others[: (~simulated.cohort.is_patient).sum()] + shift, seed)
+    return {"auc": found.auc, "best_auc": max(found.auc.values()), "mean_error": found.mean_error}
+
+
 def measure_choice(n_patterns: int, seed: int, members: int) -> Row:
     """M and lambda by agreement, as ``fit --method surreal-gan`` chooses them, and each lambda at the true M."""
     simulated, start = simulate_cohort(make_task_with_patterns(n_patterns), seed), time.process_time()
@@ -271,6 +293,9 @@ def list_work(options: argparse.Namespace) -> Iterator[tuple[list[Any], Callable
                 for label in RANDOM_CHANGES:
                     arguments = (task, seed, options.members, label, options.steps)
                     yield ["random", task, seed, label, options.steps], partial(measure_random, *arguments)
+        elif options.part == "sampling":
+            for task in options.tasks or PAPER:
+                yield ["sampling", task, seed], partial(measure_sampling, task, seed)
         elif options.part == "choice":
             for number in (2, 3):
                 yield ["choice", number, seed], partial(measure_choice, number, seed, options.members)
@@ -283,7 +308,8 @@ def format_tables(rows: list[Row]) -> str:
         "Written by `python -m benchmarks.surreal_gan`; not adjusted, the true M, lambda 0.2.",
         "",
     ]
-    parts = {"accuracy": _list_accuracy, "game": _list_game, "changes": _list_changes, "random": _list_random}
+    parts = {"accuracy": _list_accuracy, "sampling": _list_sampling, "game": _list_game, "changes": _list_changes}
+    parts["random"] = _list_random
     others: dict[str, dict[tuple[Any, ...], float]] = {
         name: {tuple(row["job"][1:]): row["accuracy"] for row in rows if row["job"][0] == name}
         for name in ("default", "limit")
@@ -336,6 +362,21 @@ def _list_accuracy(rows: list[Row]) -> list[str]:
     lines += ["", f"Mean gap to the regression: member {gaps[0]:.3f}, consensus {gaps[1]:.3f}. AUC: the best of three "]
     lines[-1] += "classifiers, synthetic patients from new controls against new real patients, and real against real; "
     return [*lines[:-1], lines[-1] + "mean and sd: mean absolute differences over regions, in control sd.", ""]
+
+
+def _list_sampling(rows: list[Row]) -> list[str]:
+    lines = [
+        "## What sampling alone does",
+        "Real patients against other real ones, which are shifted by the sampling error of the group means of the people of "
+        "one member.",
+        "",
+        "| task | AUC of logistic regression with squares | AUC of the best of three | mean |",
+        "|---" * 4 + "|",
+    ]
+    for task, own in _by_task(rows).items():
+        linear = _average(own, "auc", "logistic regression with squares")
+        lines.append(f"| {task} | {linear:.3f} | {_average(own, 'best_auc'):.3f} | {_average(own, 'mean_error'):.3f} |")
+    return [*lines, ""]
 
 
 def _list_game(rows: list[Row]) -> list[str]:
@@ -401,7 +442,7 @@ def _list_choice(rows: list[Row]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["accuracy", "game", "changes", "random", "choice", "table"])
+    parser.add_argument("part", choices=["accuracy", "game", "changes", "random", "sampling", "choice", "table"])
     parser.add_argument("--seeds", default="900:901", help="First seed, and the one after the last.")
     parser.add_argument("--tasks", nargs="*", metavar="NAME")
     parser.add_argument("--members", type=int, default=3)
