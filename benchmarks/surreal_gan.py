@@ -367,8 +367,8 @@ def _list_accuracy(rows: list[Row]) -> list[str]:
 def _list_sampling(rows: list[Row]) -> list[str]:
     lines = [
         "## What sampling alone does",
-        "Real patients against other real ones, which are shifted by the sampling error of the group means of the people of "
-        "one member.",
+        "Real patients against other real ones, which are shifted by the sampling error of the group means of the "
+        "people of one member.",
         "",
         "| task | AUC of logistic regression with squares | AUC of the best of three | mean |",
         "|---" * 4 + "|",
