@@ -111,7 +111,7 @@ class ProgressLine(Callback):
 
     def __init__(self, file: TextIO | None = None, title: str = "Surreal-GAN") -> None:
         self.file, self.title = file, title
-        self._printed_at = float("-inf")
+        self._printed_at, self._width = float("-inf"), 0
 
     def on_train_begin(self, event: TrainingEvent) -> None:
         """Print the first line."""
@@ -135,9 +135,12 @@ class ProgressLine(Callback):
 
     def _show(self, event: TrainingEvent, is_last: bool) -> None:
         file, line = self._get_file(), f"{self._make_title(event)}: {describe_event(event)}"
-        if file.isatty() or (self.file is None and "ipykernel" in sys.modules):
-            width = shutil.get_terminal_size().columns - 1
-            file.write(f"\r{line[:width]:<{width}}" + ("\n" if is_last else ""))
+        is_notebook = self.file is None and "ipykernel" in sys.modules
+        if is_notebook or file.isatty():
+            if not is_notebook:  # a line that wraps could not be replaced
+                line = line[: shutil.get_terminal_size().columns - 1]
+            file.write(f"\r{line:<{self._width}}" + ("\n" if is_last else ""))
+            self._width = len(line)
         elif is_last or time.monotonic() - self._printed_at >= SECONDS_BETWEEN_LINES:
             file.write(f"{line}\n")
             self._printed_at = time.monotonic()
