@@ -9,12 +9,12 @@ from sklearn.linear_model import LinearRegression
 from rindices._typing import BoolArray, FloatArray
 from rindices.preprocess.standardise import shrink_covariance
 from rindices.selection.dimensions import (
+    EXCESS_STATISTICS,
     AdjustedGroups,
     DimensionEstimate,
     DimensionTest,
     ParticipantData,
     _test_dimension,
-    compute_excess,
     count_dimensions,
     count_significant,
     summarise_excess,
@@ -68,26 +68,59 @@ def test_contrast_against_a_plain_computation() -> None:
     np.testing.assert_allclose(contrast.controls, controls, atol=1e-7)
     np.testing.assert_allclose(contrast.patients, second, rtol=1e-8, atol=1e-8)
     values = eigh(second, controls, eigvals_only=True)
-    np.testing.assert_allclose(compute_excess(contrast), values[-1] / values.mean(), rtol=1e-6)
+    sample = adjusted[~patient].T @ adjusted[~patient] / (~patient).sum()
+    added = np.linalg.eigvalsh(second / values.mean() - sample)[-1]
+    np.testing.assert_allclose(contrast.compute_excess(), [values[-1] / values.mean(), added], rtol=1e-6)
     # with patients as the smaller group, the sums are computed the other way round
     swapped = ParticipantData(people, np.ones((len(people), 1))).compute_contrast(~patient)
     plain = people - people[patient].mean(axis=0)
     np.testing.assert_allclose(swapped.scale, plain[patient].std(axis=0), rtol=1e-8)
 
 
-def test_removed_directions_are_zero_and_the_others_unchanged() -> None:
+@pytest.mark.parametrize("statistic", EXCESS_STATISTICS)
+def test_a_removed_pattern_leaves_what_is_uncorrelated_with_it(statistic: str) -> None:
+    """A person's severity of the pattern, estimated in the metric of controls, is 0 afterwards."""
+    people, patient = simulate(2, 2)
+    before = ParticipantData(people, np.ones((len(people), 1))).compute_contrast(patient)
+    if statistic == "ratio":
+        pattern = before.controls @ eigh(before.patients, before.controls)[1][:, -1]
+    else:
+        mean = np.trace(np.linalg.solve(before.controls, before.patients)) / len(before.controls)
+        pattern = np.linalg.eigh(before.patients / mean - before.sample)[1][:, -1]
+    weights = np.linalg.solve(before.controls, pattern)
+    rest = ParticipantData(people, np.ones((len(people), 1))).remove_pattern(patient, statistic)
+    np.testing.assert_allclose(rest.shifts / before.scale @ weights, 0.0, atol=1e-9)
+    other = np.linalg.qr(np.column_stack([pattern, np.eye(len(pattern))]))[0][:, 1]  # no part of the pattern
+    unchanged = people / before.scale @ other
+    np.testing.assert_allclose(rest.shifts / before.scale @ other, unchanged, atol=1e-9)
+
+
+def test_removed_ratios_are_zero_and_the_others_unchanged() -> None:
     people, patient = simulate(2, 2)
     everyone = ParticipantData(people, np.ones((len(people), 1)))
     before = everyone.compute_contrast(patient)
     width = people.shape[1]
     top = eigh(before.patients, before.controls, subset_by_index=[width - 2, width - 1])[1]
-    rest = everyone.remove_directions(patient, 2)
-    np.testing.assert_allclose(rest.shifts / before.scale @ top, 0.0, atol=1e-9)
+    rest = everyone.remove_pattern(patient, "ratio").remove_pattern(patient, "ratio")
+    scores = rest.shifts / before.scale @ top
+    assert scores.std() < 0.1 * (everyone.shifts / before.scale @ top).std()  # shrinkage is estimated again
     low = eigh(before.patients, before.controls, eigvals_only=True)[: width - 2]
-    others = eigh(before.patients, before.controls, subset_by_index=[0, width - 3])[1]
-    expected = everyone.shifts / before.scale @ others
-    np.testing.assert_allclose(rest.shifts / before.scale @ others, expected, atol=1e-9)
-    assert compute_excess(rest.compute_contrast(patient)) < 1.5 * low[-1] / low.mean()
+    assert rest.compute_contrast(patient).compute_excess()[0] < 1.5 * low[-1] / low.mean()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_diffuse_patterns_are_found_by_the_variance_that_they_add(seed: int) -> None:
+    """Two patterns along the largest axes of normal variation, where the ratio hardly exceeds 1."""
+    rng = np.random.default_rng(seed)
+    regions, controls, patients = 60, 80, 200
+    axes = np.linalg.qr(rng.normal(size=(regions, regions)))[0]
+    sd = np.r_[4.0, 3.0, np.linspace(1.2, 0.8, regions - 2)]
+    people = rng.normal(size=(controls + patients, regions)) * sd @ axes.T
+    patient = np.arange(controls + patients) >= controls
+    people[patient] += (rng.uniform(size=(patients, 2)) * [16.0, 12.0]) @ axes[:, :2].T
+    found = estimate(people, patient, seed=seed)
+    assert found.dimension_tests[0].statistic == "added_variance"
+    assert found.number == 2
 
 
 def test_the_mean_difference_is_removed_given_the_covariates() -> None:
@@ -103,7 +136,7 @@ def test_the_excess_is_finite_with_twenty_controls_and_two_hundred_regions() -> 
     people, patient = simulate(0, 6, regions=200, controls=20, patients=23)
     result = estimate(people, patient, n_permutations=39)
     assert result.number == 0
-    assert 1 < result.dimension_tests[0].excess < 200
+    assert 0 < result.dimension_tests[0].excess < 200
 
 
 @pytest.mark.parametrize("patterns", [0, 1, 2, 4])
@@ -169,9 +202,13 @@ def test_a_seed_gives_one_result_whose_last_test_is_not_significant() -> None:
     assert first.dimension_tests[0].chance[0] < first.dimension_tests[0].chance[1] < first.dimension_tests[0].excess
 
 
-def test_p_counts_the_observed_excess_and_ties() -> None:
-    test = summarise_excess([3.0, 1.0, 3.0, 2.0], n_removed=1)
-    assert (test.p, test.excess, test.relabellings) == (2 / 4, 3.0, 3)
+def test_p_is_that_of_the_smaller_p_of_both_statistics() -> None:
+    values = [np.array(row) for row in ([3.0, 0.5], [1.0, 0.4], [3.0, 0.2], [2.0, 0.1])]
+    test = summarise_excess(values, n_removed=1)
+    assert (test.statistic, test.excess, test.relabellings) == ("added_variance", 0.5, 3)
+    assert test.p == 1 / 4  # no other row is first in one of both
+    tied = summarise_excess([*values, np.array([0.0, 0.9])], n_removed=1)
+    assert tied.p == 3 / 5  # ranks 2, 3, 2, 4 and 1 of 5: the two that tie in the ratio, and the last
 
 
 def test_permutations_go_on_if_an_early_one_reaches_the_observed_excess() -> None:
@@ -187,10 +224,20 @@ def test_permutations_go_on_if_an_early_one_reaches_the_observed_excess() -> Non
 
 
 def test_one_test_more_than_the_largest_number_of_patterns() -> None:
-    def test(k: int, p: float = 0.01) -> DimensionTest:
-        return DimensionTest(k, 2.0, (1.0, 1.5), p, 199)
+    """Each is removed by the statistic of the test before."""
 
-    everything = count_significant(test, 3, level=0.05, overlap=1.0)
+    def count(p: float) -> tuple[DimensionEstimate, list[tuple[str, ...]]]:
+        seen: list[tuple[str, ...]] = []
+
+        def test(removed: tuple[str, ...], k: int) -> DimensionTest:
+            seen.append(removed)
+            return DimensionTest(k, EXCESS_STATISTICS[k % 2], 2.0, (1.0, 1.5), p, 199)
+
+        found = count_significant((), test, lambda removed, name: (*removed, name), 3, level=0.05, overlap=1.0)
+        return found, seen
+
+    everything, removed = count(0.01)
     assert (everything.number, [each.patterns for each in everything.dimension_tests]) == (3, [0, 1, 2, 3])
-    nothing = count_significant(lambda k: test(k, 0.06), 3, level=0.05, overlap=1.0)
-    assert (nothing.number, len(nothing.dimension_tests)) == (0, 1)
+    assert removed[3] == ("ratio", "added_variance", "ratio")
+    nothing, removed = count(0.06)
+    assert (nothing.number, len(nothing.dimension_tests), removed) == (0, 1, [()])

@@ -24,7 +24,9 @@ from tests.selection.helpers import make_groups
 
 
 def make_tests(number: int, p: float = 0.001, overlap: float = 0.9) -> GroupTests:
-    steps = tuple(DimensionTest(k, 5.0, (3.0, 3.3), 0.005 if k < number else 0.4, 199) for k in range(number + 1))
+    steps = tuple(
+        DimensionTest(k, "ratio", 5.0, (3.0, 3.3), 0.005 if k < number else 0.4, 199) for k in range(number + 1)
+    )
     effects = RegionEffects(*(np.zeros(2) for _ in range(5)))
     difference = GroupTest(p, (1.0,) * 4, (p,) * 4, 999)
     return GroupTests(difference, DimensionEstimate(number, steps, 0.05, overlap), effects, 0.4)

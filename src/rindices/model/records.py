@@ -277,7 +277,11 @@ class PatternRecord(Record):
 
 
 class DimensionRecord(Record):
-    """One step of the permutation test: whether patients still differ after ``patterns`` directions are removed."""
+    """One step of the permutation test: whether patients still differ after ``patterns`` directions are removed.
+
+    ``excess`` and its chance are of one ``statistic``: ``ratio`` or ``added_variance``; empty in files of 0.1.0, which
+    had the ratio alone. ``p`` is by both.
+    """
 
     patterns: int
     excess: float
@@ -286,6 +290,7 @@ class DimensionRecord(Record):
     p: float
     relabellings: int
     p_error: float = field(default=0.0, metadata=OMIT_EMPTY)
+    statistic: str = field(default="", metadata=OMIT_EMPTY)
 
 
 class PermutationTestRecord(Record):

@@ -102,20 +102,24 @@ def plot_excess(test: PermutationTestRecord) -> Chart:
     table = pd.DataFrame([step.to_dict() for step in test.curve])
     exceeds = table["p"] <= test.level
     with _styled_figure(0.85 + 0.36 * len(table)) as (figure, axes):
-        left = 0.9 * min(1.0, table["excess"].min())
-        right = 1.4 * table[["excess", "chance_95"]].to_numpy().max()
-        axes.barh(table.index, table["chance_95"] - left, 0.62, left, color=GRID_COLOUR)
-        axes.plot(table["chance_median"], table.index, "|", color=MUTED_COLOUR, ms=11, mew=1.2)
-        axes.plot(table["excess"], table.index, color=TEXT_COLOUR, lw=1)
-        for row, (excess, p) in enumerate(zip(table["excess"], table["p"], strict=True)):
+        # rows may be of different statistics, so that all are drawn relative to what chance gives
+        chance = table["chance_95"].clip(lower=1e-9)
+        relative, median = table["excess"] / chance, table["chance_median"] / chance
+        left, right = 0.9 * max(0.1, min(1.0, relative.min(), median.min())), 1.4 * max(1.0, relative.max())
+        axes.barh(table.index, 1.0 - left, 0.62, left, color=GRID_COLOUR)
+        axes.plot(median, table.index, "|", color=MUTED_COLOUR, ms=11, mew=1.2)
+        axes.plot(relative, table.index, color=TEXT_COLOUR, lw=1)
+        for row, (excess, p) in enumerate(zip(relative, table["p"], strict=True)):
             colour, fill = (PATIENT_COLOUR, PATIENT_COLOUR) if exceeds[row] else (TEXT_COLOUR, "none")
             axes.plot([excess], [row], "o", ms=7, mfc=fill, mec=colour, mew=1.4)
             position = {"xycoords": ("axes fraction", "data"), "va": "center"}
             axes.annotate(f"p {format_p_value(p)}", (1.01, row), fontsize=8, **position)
-        xlabel = "patients' largest variation (1: as controls)"
+        xlabel = "excess variance of patients (1: 95th percentile of chance)"
         axes.set(xscale="log", xlim=(left, right), ylim=(len(table) - 0.45, -0.55), xlabel=xlabel)
-        ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if left < tick < right]
-        axes.set_xticks(ticks[:: 1 + len(ticks) // 7], [f"{tick:,}" for tick in ticks[:: 1 + len(ticks) // 7]])
+        ticks = [
+            tick for tick in (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if left < tick < right
+        ]
+        axes.set_xticks(ticks[:: 1 + len(ticks) // 7], [f"{tick:,g}" for tick in ticks[:: 1 + len(ticks) // 7]])
         axes.minorticks_off()
         axes.set_yticks(table.index, [f"{number or 'none'} removed" for number in table["patterns"]])
         rows = f"{int(exceeds.sum())} of {format_count(len(table), 'row')} exceed chance"

@@ -23,17 +23,17 @@ from rindices.selection.dimensions import (
     DimensionEstimate,
     DimensionTest,
     GroupContrast,
-    compute_excess,
     count_significant,
     summarise_excess,
 )
-from rindices.selection.group_difference import GroupTest, compute_min_p, summarise_permutations
-from rindices.selection.relabel import MAX_PERMUTATIONS, is_undecided
+from rindices.selection.group_difference import GroupTest, summarise_permutations
+from rindices.selection.relabel import MAX_PERMUTATIONS, compute_min_p, is_clear, is_undecided
 
 N_EXCHANGES = 199
 """Exchanges of labels, unless p is near the level (`is_undecided`)."""
 _N_EARLY = 60  # labellings, the observed one included, after which a clear test ends
 _CLEARLY_NOT = 0.3
+_CHECK_INTERVAL = 20  # exchanges between checks whether a test of directions is decided
 _EPSILON = 1e-12
 
 
@@ -104,16 +104,14 @@ class BlockSums(NamedTuple):
         scale = np.sqrt(np.maximum(np.diag(scatter) / controls.number, 0.0))
         scale = np.where(scale > 1e-9 * scale.max(), scale, 1.0)
         units = np.outer(scale, scale)
-        shrunk = shrink_normal_covariance(scatter / units / controls.number, int(controls.number))
-        return GroupContrast(shrunk + 1e-9 * np.eye(len(scale)), second / units, scale)
+        sample = scatter / units / controls.number
+        shrunk = shrink_normal_covariance(sample, int(controls.number))
+        return GroupContrast(shrunk + 1e-9 * np.eye(len(scale)), sample, second / units, scale)
 
-    def remove_directions(self, n_directions: int) -> "BlockSums":
-        """Remove the directions of largest excess from everyone."""
-        if not n_directions:
-            return self
+    def remove_pattern(self, statistic: str) -> "BlockSums":
+        """Remove the pattern of largest excess by a statistic from everyone."""
         contrast = self.compute_contrast(self.is_patient)
-        top = contrast.find_top_directions(n_directions)
-        keep = np.eye(len(top)) - (top / contrast.scale[:, None]) @ (contrast.controls @ top).T * contrast.scale
+        keep = contrast.make_projection(statistic) / contrast.scale[:, None] * contrast.scale
         products = keep.T @ self.products @ keep
         return self._replace(products=products, directions=self.directions @ keep)
 
@@ -135,10 +133,13 @@ def compare_blocks(blocks: BlockSums, seed: Sequence[int]) -> tuple[GroupTest, D
     difference, centred = _test_difference(blocks, labels), blocks.remove_mean_difference()
     max_patterns = min(MAX_PATTERNS, blocks.total.shape[1] - 1) if difference.p <= SIGNIFICANCE_LEVEL else 0
 
-    def test(k: int) -> DimensionTest:
-        return _test_dimension(centred.remove_directions(k), labels[:N_EXCHANGES], k)
+    def test(rest: BlockSums, k: int) -> DimensionTest:
+        return _test_dimension(rest, labels[:N_EXCHANGES], k)
 
-    return difference, count_significant(test, max_patterns, SIGNIFICANCE_LEVEL, overlap=1.0)
+    dimensions = count_significant(
+        centred, test, BlockSums.remove_pattern, max_patterns, SIGNIFICANCE_LEVEL, overlap=1.0
+    )
+    return difference, dimensions
 
 
 def _exchange_labels(is_patient: BoolArray, number: int, rng: np.random.Generator) -> Iterator[BoolArray]:
@@ -168,10 +169,13 @@ def _test_difference(blocks: BlockSums, labels: list[BoolArray]) -> GroupTest:
 
 def _test_dimension(blocks: BlockSums, labels: list[BoolArray], n_removed: int) -> DimensionTest:
     """Compare the excess with that under exchanged labels; see `dimensions` for the early end."""
-    values = [compute_excess(blocks.compute_contrast(blocks.is_patient))]
+    values = [blocks.compute_contrast(blocks.is_patient).compute_excess()]
     for each in labels:
-        values.append(compute_excess(blocks.compute_contrast(each)))
-        n_reached = sum(value >= values[0] for value in values)
-        if n_reached > SIGNIFICANCE_LEVEL * (len(labels) + 1) or (len(values) == _N_EARLY and n_reached == 1):
+        values.append(blocks.compute_contrast(each).compute_excess())
+        if len(values) % _CHECK_INTERVAL:
+            continue
+        p = compute_min_p(np.array(values))
+        is_decided = p > SIGNIFICANCE_LEVEL and is_clear(p, len(values) - 1, SIGNIFICANCE_LEVEL)
+        if is_decided or (len(values) == _N_EARLY and p * len(values) < 1.5):
             break
     return summarise_excess(values, n_removed)

@@ -2,20 +2,28 @@
 
 With M patterns, patients are D s + e where controls are e: the covariance of patients exceeds that of controls in M
 directions. The mean difference of the groups is removed first, because it would be a direction of its own even if all
-patients were alike. The test statistic is the largest excess of any direction. Its null distribution comes from
-permuted labels (`relabel`); adjustment, scale and covariance are estimated again under each permutation, so that
-controls gain no advantage from having been fitted. If the excess is significant, its direction is removed from everyone
-and the test is repeated. The number of rejections estimates M.
+patients were alike. Let P be the second moment of patients, C the covariance of controls, and c the mean over all
+directions of the ratio of P to C. Two statistics look for patterns of two kinds:
 
-Excess is relative to the mean over all directions, so that patients who vary more (or less) than controls in all
-directions alike have none. It is finite with fewer people than regions, too.
+- ``ratio``, the largest ratio of P to C of any direction, divided by c. It finds local patterns, which add little
+  variance where healthy people vary little.
+- ``added_variance``, the largest eigenvalue of P / c - C. It finds diffuse patterns, which add much variance where
+  healthy people vary much already, as ageing does.
+
+The p-value is that of the smaller p of the two, which the permuted labels may choose as well (min-p). Null
+distributions come from permuted labels (`relabel`); adjustment, scale and covariance are estimated again under each
+permutation, so that controls gain no advantage from having been fitted. If p is significant, the pattern of the
+statistic that stands out more is removed from everyone and the test is repeated. The number of rejections estimates M.
+
+Because of c, patients who vary more (or less) than controls in all directions alike have no excess. Both statistics are
+finite with fewer people than regions, too.
 
 Shape letters: N people, R regions, P columns of the design, B permutations.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 from scipy.linalg import cholesky, eigh, eigvalsh, solve_triangular
@@ -25,6 +33,7 @@ from rindices.preprocess.standardise import shrink_covariance
 from rindices.selection.relabel import (
     MAX_PERMUTATIONS,
     PermutationScheme,
+    compute_min_p,
     draw_permuted_labels,
     estimate_overlap,
     fit_log_odds,
@@ -32,6 +41,8 @@ from rindices.selection.relabel import (
     is_undecided,
 )
 
+EXCESS_STATISTICS = ("ratio", "added_variance")
+"""Statistics of the excess, see above."""
 SIGNIFICANCE_LEVEL = 0.05
 N_PERMUTATIONS = 199
 MAX_PATTERNS = 8
@@ -42,15 +53,20 @@ _EARLY_STOP_PERMUTATIONS = 60  # labellings, the observed one included, that suf
 _EPSILON = 1e-9
 
 
+People = TypeVar("People")
+"""People as a test has them: all of them, or sums over blocks."""
+
+
 class DimensionTest(NamedTuple):
     """Test of the hypothesis that a number of patterns is enough.
 
-    patterns: number of patterns that were removed before; excess: largest variance of patients relative to controls in
-    the remaining directions; the mean direction has 1; chance: median and 95th percentile of the excess under permuted
-    labels; p: p-value; the observed labels count as one permutation; relabellings: number of permutations.
+    patterns: number of patterns that were removed before; statistic: that of `EXCESS_STATISTICS` which stands out more
+    from the permuted labels; excess: its value; chance: its median and 95th percentile under permuted labels; p:
+    p-value by both statistics; the observed labels count as one permutation; relabellings: number of permutations.
     """
 
     patterns: int
+    statistic: str
     excess: float
     chance: tuple[float, float]
     p: float
@@ -79,18 +95,41 @@ class DimensionEstimate(NamedTuple):
 class GroupContrast(NamedTuple):
     """Moments of both groups, adjusted and scaled on controls.
 
-    controls (R, R): shrunk covariance of controls (Ledoit-Wolf); patients (R, R): second moment of patients about the
-    mean of controls; scale (R,): standard deviation of controls, the unit of the other two.
+    controls (R, R): shrunk covariance of controls (Ledoit-Wolf); sample (R, R): their covariance; patients (R, R):
+    second moment of patients about the mean of controls; scale (R,): standard deviation of controls, the unit of the
+    others.
     """
 
     controls: FloatArray
+    sample: FloatArray
     patients: FloatArray
     scale: FloatArray
 
-    def find_top_directions(self, number: int) -> FloatArray:
-        """Return the directions of largest excess (R, number), in units of the scale."""
+    def compute_excess(self) -> FloatArray:
+        """Return the statistics `EXCESS_STATISTICS` (2,)."""
+        root = cholesky(self.controls, lower=True, check_finite=False)
+        half = solve_triangular(root, self.patients, lower=True, check_finite=False)
+        whitened = solve_triangular(root, half.T, lower=True, check_finite=False)
+        mean, last = max(float(np.trace(whitened)) / len(root), _EPSILON), [len(root) - 1] * 2
+        ratio = eigvalsh(whitened, subset_by_index=last, check_finite=False)[0]
+        added = eigvalsh(self.patients / mean - self.sample, subset_by_index=last, check_finite=False)[0]
+        return np.array([ratio / mean, added])
+
+    def make_projection(self, statistic: str) -> FloatArray:
+        """Return the matrix (R, R) that removes from people (N, R) the pattern d of largest excess by a statistic.
+
+        A person's severity of d is estimated in the metric of controls, w = C^-1 d / (d' C^-1 d), and x becomes
+        x - (x w) d'. People are in units of the scale.
+        """
         size = len(self.scale)
-        return np.asarray(eigh(self.patients, self.controls, subset_by_index=[size - number, size - 1])[1])
+        if statistic == EXCESS_STATISTICS[0]:
+            weights = eigh(self.patients, self.controls, subset_by_index=[size - 1, size - 1])[1][:, 0]
+            pattern = self.controls @ weights
+        else:
+            mean = max(float(np.trace(np.linalg.solve(self.controls, self.patients))) / size, _EPSILON)
+            pattern = eigh(self.patients / mean - self.sample, subset_by_index=[size - 1, size - 1])[1][:, 0]
+            weights = np.linalg.solve(self.controls, pattern)
+        return np.asarray(np.eye(size) - np.outer(weights, pattern) / (pattern @ weights))
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +163,9 @@ class ParticipantData:
         scale = np.where(scale > _EPSILON * max(float(scale.max()), _EPSILON), scale, 1.0)
         lengths = (((self.shifts[~patient] - self.design[~patient] @ effects) / scale) ** 2).sum(axis=1)
         units = np.outer(scale, scale)
-        shrunk = shrink_covariance(controls / units, float((lengths**2).sum()), n_controls)
-        return GroupContrast(shrunk + _EPSILON * np.eye(len(scale)), patients / units, scale)
+        sample = controls / units
+        shrunk = shrink_covariance(sample, float((lengths**2).sum()), n_controls)
+        return GroupContrast(shrunk + _EPSILON * np.eye(len(scale)), sample, patients / units, scale)
 
     def remove_mean_difference(self, patient: BoolArray) -> "ParticipantData":
         """Remove the adjusted difference between the means of patients and controls."""
@@ -133,14 +173,11 @@ class ParticipantData:
         effects = np.linalg.lstsq(np.hstack([self.design, label]), self.shifts, rcond=None)[0]
         return ParticipantData(self.shifts - label * effects[-1], self.design)
 
-    def remove_directions(self, patient: BoolArray, n_directions: int) -> "ParticipantData":
-        """Remove the directions of largest excess from everyone."""
-        if not n_directions:
-            return self
+    def remove_pattern(self, patient: BoolArray, statistic: str) -> "ParticipantData":
+        """Remove the pattern of largest excess by a statistic from everyone."""
         contrast = self.compute_contrast(patient)
-        top = contrast.find_top_directions(n_directions)
-        scores = self.shifts / contrast.scale @ top
-        return ParticipantData(self.shifts - scores @ (contrast.controls @ top).T * contrast.scale, self.design)
+        rest = self.shifts / contrast.scale @ contrast.make_projection(statistic)
+        return ParticipantData(rest * contrast.scale, self.design)
 
     def _sum_group_products(self, patient: BoolArray) -> tuple[FloatArray, FloatArray]:
         """Return the sums of products over controls and over patients; only the smaller group is summed."""
@@ -217,37 +254,42 @@ def count_dimensions(
     number of patterns to look for.
     """
     patient, max_patterns = groups.patient, min(max_patterns, groups.people.shifts.shape[1] - 1)
-    people = groups.people.remove_mean_difference(patient)
     most = max(n_permutations, MAX_PERMUTATIONS) if max_patterns else n_permutations  # nothing depends on p otherwise
 
-    def test(k: int) -> DimensionTest:
-        rest = groups._replace(people=people.remove_directions(patient, k))
+    def test(people: ParticipantData, k: int) -> DimensionTest:
         labels = draw_permuted_labels(patient, groups.scheme, most, np.random.default_rng([seed, k]))
-        return _test_dimension(rest, labels, k, n_permutations, level)
+        return _test_dimension(groups._replace(people=people), labels, k, n_permutations, level)
+
+    def remove(people: ParticipantData, statistic: str) -> ParticipantData:
+        return people.remove_pattern(patient, statistic)
 
     overlap = estimate_overlap(patient, groups.scheme, np.random.default_rng([seed, max_patterns + 1]))
-    return count_significant(test, max_patterns, level, overlap)
+    people = groups.people.remove_mean_difference(patient)
+    return count_significant(people, test, remove, max_patterns, level, overlap)
 
 
 def count_significant(
-    test: Callable[[int], DimensionTest], max_patterns: int, level: float, overlap: float
+    people: People,
+    test: Callable[[People, int], DimensionTest],
+    remove: Callable[[People, str], People],
+    max_patterns: int,
+    level: float,
+    overlap: float,
 ) -> DimensionEstimate:
-    """Test 0, 1, 2, ... patterns until a test is not significant."""
+    """Test 0, 1, 2, ... patterns until a test is not significant.
+
+    test: tests people after a number of patterns was removed; remove: removes one more, by the statistic that stands
+    out more.
+    """
     tests: list[DimensionTest] = []
     for k in range(max_patterns + 1):
-        tests.append(test(k))
+        if tests:
+            people = remove(people, tests[-1].statistic)
+        tests.append(test(people, k))
         if tests[-1].p > level:
             break
     n_significant = sum(each.p <= level for each in tests)
     return DimensionEstimate(min(n_significant, max_patterns), tuple(tests), level, overlap)
-
-
-def compute_excess(contrast: GroupContrast) -> float:
-    """Return the largest variance of patients in the metric of controls, relative to the mean over directions."""
-    root = cholesky(contrast.controls, lower=True, check_finite=False)
-    half = solve_triangular(root, contrast.patients, lower=True, check_finite=False)
-    variances = eigvalsh(solve_triangular(root, half.T, lower=True, check_finite=False), check_finite=False)
-    return float(variances[-1] / max(float(variances.mean()), _EPSILON))
 
 
 def _test_dimension(
@@ -259,11 +301,11 @@ def _test_dimension(
     observed excess. The second rule is applied once and adds less than 0.001 to the level. A test whose p is near the
     level after all permutations goes on until p is clearly above or below it, or the permuted labels end.
     """
-    values = [compute_excess(groups.people.compute_contrast(groups.patient))]
+    values = [groups.people.compute_contrast(groups.patient).compute_excess()]
     for labels in permuted:
-        values.append(compute_excess(groups.people.compute_contrast(labels)))
+        values.append(groups.people.compute_contrast(labels).compute_excess())
         if len(values) % _CHECK_INTERVAL == 0 or len(values) == n_permutations + 1:
-            p_value = float(np.mean(np.array(values) >= values[0]))
+            p_value = compute_min_p(np.array(values))
             if len(values) == _EARLY_STOP_PERMUTATIONS and p_value * len(values) < 1.5:
                 break
             if p_value > level and is_clear(p_value, len(values) - 1, level):
@@ -273,8 +315,16 @@ def _test_dimension(
     return summarise_excess(values, n_removed)
 
 
-def summarise_excess(values: Sequence[float], n_removed: int) -> DimensionTest:
-    """Return the test of an excess, the first of the values, among those under permuted labels."""
-    median, high = np.quantile(values[1:], [0.5, 0.95])
-    p_value = float(np.mean(np.array(values) >= values[0]))
-    return DimensionTest(n_removed, values[0], (float(median), float(high)), p_value, len(values) - 1)
+def summarise_excess(values: Sequence[FloatArray], n_removed: int) -> DimensionTest:
+    """Return the test of the statistics (2,) in the first of the values, among those under permuted labels."""
+    table = np.array(values)
+    medians, highs = np.quantile(table[1:], [0.5, 0.95], axis=0)
+    chosen = int(np.argmax((table[0] - medians) / np.maximum(highs - medians, _EPSILON)))
+    return DimensionTest(
+        patterns=n_removed,
+        statistic=EXCESS_STATISTICS[chosen],
+        excess=float(table[0, chosen]),
+        chance=(float(medians[chosen]), float(highs[chosen])),
+        p=compute_min_p(table),
+        relabellings=len(table) - 1,
+    )

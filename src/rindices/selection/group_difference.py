@@ -19,7 +19,7 @@ from scipy import stats
 
 from rindices._typing import BoolArray, FloatArray
 from rindices.selection.dimensions import AdjustedGroups
-from rindices.selection.relabel import MAX_PERMUTATIONS, draw_permuted_labels, is_undecided
+from rindices.selection.relabel import MAX_PERMUTATIONS, compute_min_p, draw_permuted_labels, is_undecided
 
 STATISTICS = ("largest_t", "mean_squared_t", "shift", "excess_variance")
 N_PERMUTATIONS = 999
@@ -126,16 +126,6 @@ def summarise_permutations(table: FloatArray) -> GroupTest:
     """Return the test of statistics (B + 1, 4), the observed ones first."""
     p_values = (table >= table[0]).mean(axis=0)
     return GroupTest(compute_min_p(table), tuple(table[0].tolist()), tuple(p_values.tolist()), len(table) - 1)
-
-
-def compute_min_p(values: FloatArray) -> float:
-    """Return the p-value of the first row of statistics (B + 1, 4) by its smallest p, which every row may choose."""
-    order = np.sort(values, axis=0)
-    exceeding = np.stack(
-        [len(values) - np.searchsorted(column, row, side="left") for column, row in zip(order.T, values.T, strict=True)]
-    )
-    smallest = exceeding.min(axis=0)
-    return float((smallest <= smallest[0]).mean())
 
 
 class _ResidualGroups(NamedTuple):

@@ -38,6 +38,16 @@ def is_undecided(p: float, n_permutations: int, level: float = 0.05) -> bool:
     return _NEAR_LEVEL[0] <= p <= _NEAR_LEVEL[1] and not is_clear(p, n_permutations, level)
 
 
+def compute_min_p(values: FloatArray) -> float:
+    """Return the p-value of the first row of statistics (B + 1, K) by its smallest p, which every row may choose."""
+    order = np.sort(values, axis=0)
+    exceeding = np.stack(
+        [len(values) - np.searchsorted(column, row, side="left") for column, row in zip(order.T, values.T, strict=True)]
+    )
+    smallest = exceeding.min(axis=0)
+    return float((smallest <= smallest[0]).mean())
+
+
 def compute_p_error(p: float, n_permutations: int) -> float:
     """Return the Monte Carlo standard error of a p-value."""
     return float(np.sqrt(p * (1.0 - p) / (n_permutations + 1)))

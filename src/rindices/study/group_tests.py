@@ -179,7 +179,7 @@ def make_number_record(
     estimate = tests.dimensions
     errors = [compute_p_error(each.p, each.relabellings) for each in estimate.dimension_tests]
     curve = [
-        DimensionRecord(each.patterns, each.excess, *each.chance, each.p, each.relabellings, error)
+        DimensionRecord(each.patterns, each.excess, *each.chance, each.p, each.relabellings, error, each.statistic)
         for each, error in zip(estimate.dimension_tests, errors, strict=True)
     ]
     return PatternCountRecord(
