@@ -45,6 +45,8 @@ class TrainingOutcome(StrEnum):
 SplitHalfAgreement = tuple[float, float, float]
 SHAPES = ("straight", "curved", "interacting")
 """Shapes of patterns, the simpler ones first."""
+STARTS = ("contrastive", "whole-cohort")
+"""Where the fit of a member begins: at the patterns of the contrastive learner, or at those of the whole cohort."""
 MIN_INTERACTION_GAIN = 0.05
 """Gain in the mean log-likelihood of held-out patients that interactions must bring. In simulated cohorts of seeds 400
 to 404 it was below 0.04 without interactions and above 0.09 with them."""
@@ -56,7 +58,9 @@ class HeldOutLikelihood(NamedTuple):
     shape: shape of the member's patterns; straight, curved, interacting: with patterns of each shape; None for a shape
     that was not fitted; coupled: whether the patterns are those of all visits, coupled; None without repeat visits;
     coupling_gain: gain in the log-likelihood of all visits per held-out patient by coupling them; from_trends: whether
-    coupled patterns started from the trends.
+    coupled patterns started from the trends; start: one of `STARTS`, from which the member was fitted;
+    contrastive_loss, whole_cohort_loss: group loss of people that the member has not seen, with the patterns of each
+    start (`rindices.learners.contrastive.whole_cohort_start`); None where starts were not compared.
     """
 
     shape: str
@@ -66,6 +70,9 @@ class HeldOutLikelihood(NamedTuple):
     coupled: bool | None = None
     coupling_gain: float | None = None
     from_trends: bool | None = None
+    start: str = "contrastive"
+    contrastive_loss: float | None = None
+    whole_cohort_loss: float | None = None
 
     @classmethod
     def from_values(cls, shape: str, values: Mapping[str, float | None]) -> Self:
