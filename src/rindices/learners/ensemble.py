@@ -27,6 +27,7 @@ from rindices.learners.contrastive.estimator import (
     initialise_contrastive_head,
 )
 from rindices.learners.contrastive.linear_start import GroupMoments
+from rindices.learners.contrastive.whole_cohort_start import find_space
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, MemberHead, invert_log_transform
 from rindices.learners.normal_variation import ReferenceTarget
 from rindices.learners.prepared_people import PreparedPeople, Subsample, split_by_folds
@@ -250,12 +251,17 @@ class PatternStability(NamedTuple):
     split_half: FloatArray
 
 
-def compute_pattern_weights(people: PreparedPeople, patterns: FloatArray) -> FloatArray:
-    """Return the weights (R, M) of the projections of patterns (R, M) onto the disease space of people."""
+def compute_pattern_weights(people: PreparedPeople, patterns: FloatArray, start: str = STARTS[0]) -> FloatArray:
+    """Return the weights (R, M) of the projections of patterns (R, M) onto the disease space of people.
+
+    The space is that of the start from which the patterns were fitted.
+    """
     centre = people.X[people.y == 0].mean(axis=0)
     controls, patients = people.X[people.y == 0] - centre, people.X[people.y == 1] - centre
     target = ReferenceTarget.choose(controls, people.reference)
-    space, noise, _ = GroupMoments.compute(controls, patients, target).solve_space(patterns.shape[1])
+    moments = GroupMoments.compute(controls, patients, target)
+    find = find_space if start == "whole-cohort" else GroupMoments.solve_space
+    space, noise, _ = find(moments, patterns.shape[1])
     dual = np.linalg.solve(noise, space)
     projected = space @ np.linalg.solve(space.T @ dual, dual.T @ patterns)
     size = np.sqrt((patterns * np.linalg.solve(noise, patterns)).sum(axis=0))

@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from rindices.old_names import OLD_METHOD_NAMES
 
 if TYPE_CHECKING:
     from rindices._typing import FloatArray
-    from rindices.learners.ensemble import Member
+    from rindices.learners.ensemble import Member, WeightLearner
     from rindices.learners.gan.callbacks import EventCallback
     from rindices.learners.gan.recipe import Recipe
     from rindices.learners.prepared_people import PreparedPeople
@@ -199,6 +200,10 @@ class StudyMethod:
 
         return compute_pattern_weights(people, shifts)
 
+    def choose_weight_learner(self, members: Sequence[Member]) -> WeightLearner:
+        """Return the function that learns the weights of the patterns of members; see `learn_weights`."""
+        return self.learn_weights
+
 
 def _take_people(people: PreparedPeople, number: int) -> PreparedPeople:
     """Return about so many of the people, or all."""
@@ -250,6 +255,12 @@ class _TrajectoriesMethod(StudyMethod):
         if held_out is None:
             return work
         return replace(work, values=json.dumps({"shape": held_out.shape, "start": held_out.start}))
+
+    def choose_weight_learner(self, members: Sequence[Member]) -> WeightLearner:
+        from rindices.learners.ensemble import compute_pattern_weights
+
+        held_out = members[0].held_out
+        return self.learn_weights if held_out is None else partial(compute_pattern_weights, start=held_out.start)
 
     def compare_halves(self, people: Sequence[PreparedPeople], members: Sequence[Member], seed: int) -> list[Member]:
         from rindices.learners.trajectory.members import compare_trajectory_halves

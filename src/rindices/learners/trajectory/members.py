@@ -114,8 +114,7 @@ def fit_trajectory_members(
                 coupling_gain=visits.gains[k],
                 from_trends=visits.from_trends,
             )
-        steps = fitted.fits[k][fitted.shape].n_iterations
-        members.append(make_member(number, own[k].head, model, steps, held_out))
+        members.append(make_member(number, own[k].head, model, fitted.steps[k], held_out))
     return members
 
 
@@ -212,6 +211,11 @@ class MemberFits(NamedTuple):
     def models(self) -> list[TrajectoryModel]:
         """Fitted model of each member."""
         return [fit[self.shape].model for fit in self.fits]
+
+    @property
+    def steps(self) -> list[int]:
+        """Number of M steps of each member."""
+        return [fit[self.shape].n_iterations for fit in self.fits]
 
     def describe_held_out(self, member: int) -> HeldOutLikelihood:
         """Return the likelihood of held-out patients of a member, and the group losses of its held-out people."""
@@ -529,6 +533,10 @@ class DiseaseTrajectories(Learner):
         people that members have not seen.
     reference : array-like of shape (R, R), default=None
         Correlations of the regions in a reference population of healthy people.
+    start : {'auto', 'contrastive', 'whole-cohort'}, default='auto'
+        Where fits begin. Contrastive: at the patterns of `ContrastiveICA`, which change few regions. Whole-cohort: at
+        patterns along the large axes of normal variation. ``auto`` chooses by how well patients and controls whom
+        members have not seen are distinguished.
 
     Attributes
     ----------
@@ -538,6 +546,8 @@ class DiseaseTrajectories(Learner):
         Change of each region at the severities 0.25, 0.5, 0.75 and 1.
     shape_ : str
         The shape that was chosen.
+    start_ : str
+        The start that was taken.
     members_ : list of Member
     consensus_ : list of tuple
         Each member that agrees, and the order of its patterns that matches ``patterns_``.
@@ -560,21 +570,30 @@ class DiseaseTrajectories(Learner):
         members: int = 5,
         shape: str = "auto",
         reference: FloatArray | None = None,
+        start: str = "auto",
     ) -> None:
         super().__init__(n_patterns, random_state)
         self.members = members
         self.shape = shape
         self.reference = reference
+        self.start = start
 
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
         if self.shape not in ("auto", *SHAPES):
             raise InputError(f"shape is {self.shape!r}; give one of auto, {', '.join(SHAPES)}.")
+        if self.start not in ("auto", *STARTS):
+            raise InputError(f"start is {self.start!r}; give one of auto, {', '.join(STARTS)}.")
         if not is_whole_number(self.members) or self.members < 1:
             raise InputError(f"members is {self.members!r}; give a whole number from 1.")
         people = PreparedPeople(self._prepare(regions), patient.astype(np.intp), self.reference)
         numbers, seed = range(round_members(self.members)), self._draw_seed()
         self.members_ = fit_trajectory_members(
-            people.deal_to_members(numbers, seed), int(self.n_patterns), numbers, seed, self.shape
+            people.deal_to_members(numbers, seed),
+            int(self.n_patterns),
+            numbers,
+            seed,
+            self.shape,
+            start=self.start,
         )
         indices = [member.head.infer(people.X[patient]) for member in self.members_]
         consensus = find_agreeing_members(IndexMoments.compute(indices))
@@ -583,7 +602,7 @@ class DiseaseTrajectories(Learner):
         ]
         held_out = self.members_[0].held_out
         assert held_out is not None
-        self.shape_ = held_out.shape
+        self.shape_, self.start_ = held_out.shape, held_out.start
         self.n_iter_ = max(member.steps for member in self.members_)
         self.converged_ = self.n_iter_ < MAX_ITERATIONS[self.shape_]
         self.trajectories_ = np.mean([member.patterns[:, order] for member, order in self.consensus_], axis=0)
