@@ -290,6 +290,15 @@ def test_a_likelihood_of_other_people_is_refused() -> None:
         ask(site, kinds.CURVES, {"tasks": [["member-0", "half-0-1"]]}, head)
 
 
+def test_losses_of_people_whom_a_member_has_seen_are_refused() -> None:
+    site, head = Site("a", simulate_people()), make_step(0.1, 1.0)
+    answer = ask(site, kinds.LOSSES, {"tasks": [["held-out-0", ""]]}, head)
+    assert answer.arrays["losses.0"].shape == (2,)
+    for name in ("member-0", "half-0-1"):
+        with pytest.raises(RefusedError, match="other-losses"):
+            ask(site, kinds.LOSSES, {"tasks": [[name, ""]]}, head)
+
+
 def test_nearly_equal_steps_of_a_curve_are_not_refused() -> None:
     """What is not protected without masks, as docs/federated.md says: two steep curves differ in those between them."""
     site = Site("a", simulate_people())

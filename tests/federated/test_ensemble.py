@@ -9,10 +9,16 @@ from rindices.federated.ensemble import SiteSums, ask_for_moments, pack_model
 from rindices.federated.messages import number_arrays
 from rindices.federated.subsets import SAMPLE
 from rindices.learners.contrastive.estimator import solve_people
-from rindices.learners.contrastive.linear_start import MomentsQuestion, fit_linear_start
+from rindices.learners.contrastive.linear_start import GroupMoments, MomentsQuestion, fit_linear_start
+from rindices.learners.contrastive.whole_cohort_start import (
+    compute_group_loss,
+    fit_whole_cohort_start,
+    solve_whole_cohort,
+    sum_group_losses,
+)
 from rindices.learners.conversation import PeopleSet, run_conversation
-from rindices.learners.trajectory.expectation_maximisation import CurveQuestion, CurveSums
-from rindices.learners.trajectory.members import make_trajectory_head, make_trajectory_start
+from rindices.learners.trajectory.expectation_maximisation import CurveQuestion, CurveSums, compute_log_ratio
+from rindices.learners.trajectory.members import GroupLossQuestion, make_trajectory_head, make_trajectory_start
 from tests.federated.sites import prepare_rounds, simulate_people, split_cohort
 
 COHORT, SEEN, UNSEEN = simulate_people(), PeopleSet(0, "seen"), PeopleSet(0, "unseen")
@@ -47,6 +53,29 @@ def test_the_linear_start_is_that_of_pooled_people() -> None:
     expected = solve_people(CONTROLS, PATIENTS, 3, seed=0)
     correlations = np.abs(np.corrcoef(start.patterns.T, expected.patterns.T)[:3, 3:])
     assert (correlations.max(axis=1) > 0.999).all()
+
+
+def test_the_whole_cohort_start_is_that_of_pooled_people() -> None:
+    before = len(ROUNDS.records)
+    for n_patterns in (1, 2, 3):
+        start = run_conversation(fit_whole_cohort_start(SEEN, n_patterns), SOURCE.answer)
+        expected = solve_whole_cohort(GroupMoments.compute(CONTROLS, PATIENTS), n_patterns)
+        np.testing.assert_allclose(start.patterns, expected.patterns, atol=1e-10)
+        np.testing.assert_allclose(start.noise, expected.noise, atol=1e-10)
+        np.testing.assert_allclose(start.prior.quantiles, expected.prior.quantiles, rtol=1e-9)
+    assert len(ROUNDS.records) == before  # moments are known
+
+
+def test_group_losses_are_those_of_pooled_people() -> None:
+    models = [make_trajectory_start(solve_people(CONTROLS, PATIENTS, number, seed=0)) for number in (1, 2)]
+    before = len(ROUNDS.records)
+    found = SOURCE.answer([GroupLossQuestion(UNSEEN, model) for model in models])
+    assert len(ROUNDS.records) == before + 1
+    people = [pool("held-out-0", group) for group in ("controls", "patients")]
+    for loss, model in zip(found, models, strict=True):
+        ratios = [compute_log_ratio(each, model) for each in people]
+        sums = [sum_group_losses(each, is_patient) for each, is_patient in zip(ratios, (False, True), strict=True)]
+        assert loss == pytest.approx(compute_group_loss(*sums, *map(len, people)), rel=1e-10)
 
 
 @pytest.mark.parametrize("interacting", [False, True])

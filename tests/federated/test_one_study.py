@@ -11,6 +11,7 @@ from rindices.federated.site import Site
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import ID, SITE
 from tests.federated.sites import simulate_people, simulate_study, split_cohort
+from tests.learners.diffuse_people import make_diffuse_cohort, simulate_diffuse_people
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,28 @@ def test_sites_give_the_r_indices_of_one_table(n_sites: int, harmonise: bool) ->
     for group, quantiles in divided.card.index_quantiles.items():  # for the sheet of a person; from sums of cosines
         np.testing.assert_allclose(quantiles, pooled.card.index_quantiles[group], atol=0.05)
     assert own["members_behind"].tolist() == expected.loc[own.index, "members_behind"].tolist()
+
+
+@pytest.mark.slow
+def test_sites_take_the_start_of_one_table() -> None:
+    truth = simulate_diffuse_people()
+    cohort = make_diffuse_cohort(truth)
+    cohorts, settings = split_cohort(cohort, 2), {"patterns": 2, "members": 5}
+    pooled = ri.fit(cohort, on_outlier="keep", **settings)
+    divided = ri.fit_federated(cohorts, fewest=0, harmonise=False, **settings)
+    starts = []
+    for model in (pooled, divided):
+        assert model.selection is not None
+        assert model.selection.chosen is not None
+        assert model.selection.chosen.start is not None
+        starts.append(model.selection.chosen.start)
+    assert starts[0].taken == starts[1].taken == "whole-cohort"
+    for name in ("contrastive_loss", "whole_cohort_loss"):
+        assert getattr(starts[0], name) == pytest.approx(getattr(starts[1], name), abs=1e-9)
+    np.testing.assert_allclose(divided.apply(cohort)[["r1", "r2"]], pooled.apply(cohort)[["r1", "r2"]], atol=1e-9)
+    assert pooled.indices is not None
+    own = pooled.indices.set_index(ID).loc[cohort.people[ID][truth.y == 1], ["r1", "r2"]].to_numpy()
+    assert pattern_c_index(truth.severities, own).mean > 0.7
 
 
 @pytest.mark.slow

@@ -118,6 +118,19 @@ def test_a_small_site_may_have_held_out_people_alone() -> None:
             check_answer(SITE, replace(answer, arrays=sent), request, [N_CONTROLS, N_PATIENTS])
 
 
+def test_losses_that_people_cannot_have_are_refused() -> None:
+    tasks = {"tasks": [["held-out-0", ""], ["held-out-1", ""]]}
+    weights = dict.fromkeys(("weights.0", "weights.1"), np.ones((4, kinds.N_STEPS)))
+    request = Request(kinds.LOSSES, 9, tasks, weights)
+    largest = np.log(1.0 + np.exp(5.0))
+    answer = Answer(request.digest, [4, 5, 0, 6], {"losses.0": largest * np.array([4, 5]), "losses.1": np.zeros(2)})
+    check_answer(SITE, answer, request, [N_CONTROLS, N_PATIENTS])
+    for name, losses in (("losses.0", [4.0, -0.1]), ("losses.0", [4.1 * largest, 0.0]), ("losses.1", [0.1, 0.0])):
+        sent = replace(answer, arrays={**answer.arrays, name: np.array(losses)})
+        with pytest.raises(ExchangeError, match="people cannot have"):
+            check_answer(SITE, sent, request, [N_CONTROLS, N_PATIENTS])
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_hostile_values_are_refused_by_name(tmp_path: Path, name: str) -> None:
     """The site has a valid key and signs what it sends: 16 of each of 10 kinds."""

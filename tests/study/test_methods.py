@@ -109,8 +109,11 @@ def test_a_method_without_values_refuses_changes() -> None:
 
 
 def test_the_default_method_has_a_shape_and_nothing_else() -> None:
-    assert ModelConfig().resolve_values() == {"shape": "auto"}
-    assert ModelConfig(method_settings={"shape": "curved"}).resolve_values() == {"shape": "curved"}
+    assert ModelConfig().resolve_values() == {"shape": "auto", "start": "auto"}
+    changed = ModelConfig(method_settings={"shape": "curved", "start": "whole-cohort"}).resolve_values()
+    assert changed == {"shape": "curved", "start": "whole-cohort"}
+    with pytest.raises(StudyError, match="start is 'ratio': give one of auto, contrastive, whole-cohort"):
+        ModelConfig(method_settings={"start": "ratio"}).resolve_values()
     with pytest.raises(StudyError, match="shape is 'round': give one of auto, straight, curved"):
         ModelConfig(method_settings={"shape": "round"}).resolve_values()
     with pytest.raises(StudyError, match="the method trajectories has no max_steps"):

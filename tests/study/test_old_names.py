@@ -152,10 +152,14 @@ def test_a_model_of_the_last_version_shows_the_new_name(old: str) -> None:
 @pytest.mark.parametrize(
     ("model", "key"),
     [
-        (ModelConfig(patterns=(2,)), "m2-000-e9b1a0fe67aeaf09"),
         (ModelConfig(patterns=(2,), method="contrastive"), "m2-000-19cdfa974f90cce6"),
     ],
 )
 def test_finished_member_sets_of_the_last_version_are_found(model: ModelConfig, key: str) -> None:
     """Keys as rindices 0.1.0 computes them."""
     assert make_plan(model, 0, "x")[0].key == key
+
+
+def test_member_sets_without_a_choice_of_the_start_are_trained_again() -> None:
+    """The default of rindices 0.1.0 had one start."""
+    assert make_plan(ModelConfig(patterns=(2,)), 0, "x")[0].key != "m2-000-e9b1a0fe67aeaf09"

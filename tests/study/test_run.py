@@ -149,7 +149,7 @@ def test_trajectories_through_the_store(tmp_path: Path) -> None:
     first = fit_cohort(made.cohort, ModelConfig(patterns=(1, 2), members=4), 0, RunStore(tmp_path / "a"), workers=1)
     names = ["r1", "r2"]
     r = first.apply(made.cohort)[names].to_numpy()
-    assert first.card["method"] == {"name": "trajectories", "settings": {"shape": "auto"}}
+    assert first.card["method"] == {"name": "trajectories", "settings": {"shape": "auto", "start": "auto"}}
     assert first.heads[0].kind == "trajectory"
     assert ((r > 0) & (r < 1)).all()
     assert pattern_c_index(made.truth, r[made.cohort.is_patient]).mean > 0.85

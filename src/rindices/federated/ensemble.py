@@ -1,7 +1,7 @@
 """Answer the questions of a fit by rounds of a federated study, and compare its members.
 
 First the moments of all sets of people are asked for; then a round is one Newton step of all linear starts, then one E
-step of all curves, of all members and numbers of patterns.
+step of all curves, of all members and numbers of patterns. One more round compares the two starts.
 
 Shape letters: R regions, M patterns, K steps, T models, S members.
 """
@@ -20,6 +20,7 @@ from rindices.federated.rounds import PreparedRounds
 from rindices.federated.subsets import DRAWN, GROUPS, list_folds, name_set
 from rindices.learners.contrastive.linear_start import ContrastQuestion, ContrastSums, GroupMoments, MomentsQuestion
 from rindices.learners.contrastive.rotation import PeopleMoments
+from rindices.learners.contrastive.whole_cohort_start import compute_group_loss
 from rindices.learners.conversation import HALVES, PeopleSet
 from rindices.learners.ensemble import PatternStability
 from rindices.learners.trajectory.expectation_maximisation import (
@@ -29,6 +30,7 @@ from rindices.learners.trajectory.expectation_maximisation import (
     PatientSums,
     TrajectoryModel,
 )
+from rindices.learners.trajectory.members import GroupLossQuestion
 from rindices.selection.agreement import IndexMoments
 from rindices.selection.choose import SelectionResult
 
@@ -64,6 +66,7 @@ class SiteSums(NamedTuple):
             (MomentsQuestion, self._get_moments),
             (ContrastQuestion, self._ask_for_contrasts),
             (CurveQuestion, self._ask_for_curves),
+            (GroupLossQuestion, self._ask_for_losses),
         ):
             positions = [k for k, question in enumerate(questions) if isinstance(question, kind)]
             if positions:
@@ -108,6 +111,12 @@ class SiteSums(NamedTuple):
             control_sums = ControlSums(controls.number, controls.products)
             answers.append(CurveSums(patient_sums, control_sums, likelihood))
         return answers
+
+    def _ask_for_losses(self, questions: list[GroupLossQuestion]) -> list[float]:
+        tasks = [(each.people, None) for each in questions]
+        totals = self.rounds.ask_for_tasks(kinds.LOSSES, tasks, [pack_model(each.model) for each in questions])
+        numbers = [[self.moments[each.people, group].number for group in GROUPS] for each in questions]
+        return [compute_group_loss(*total["losses"].tolist(), *own) for total, own in zip(totals, numbers, strict=True)]
 
 
 def compute_mean_likelihood(model: TrajectoryModel, patients: PeopleMoments, log_sum: float) -> float:

@@ -27,14 +27,14 @@ from rindices.federated.subsets import GROUPS, MAX_PEOPLE, SubsetPlan, name_set
 from rindices.learners.conversation import HALVES, Conversation, PeopleSet, join_conversations, run_conversation
 from rindices.learners.ensemble import Member, select_usable_members
 from rindices.learners.prepared_people import N_FOLDS
-from rindices.learners.trajectory.expectation_maximisation import TrajectoryFit, TrajectoryModel
+from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
 from rindices.learners.trajectory.members import (
-    fit_and_choose,
+    MemberFits,
+    fit_from_best_start,
     fit_half,
-    get_held_out,
     make_generator,
     make_member,
-    pose_problems,
+    prepare_for_reading,
 )
 from rindices.model.findings import CountedPeople, GroupCounts, collect_findings
 from rindices.model.fitted import FittedModel
@@ -116,19 +116,17 @@ class SiteTraining(SettingsTraining):
     def _fit_members(self, works: Sequence[MemberSet]) -> list[list[Member]]:
         self._on_stage("members" if works[0].numbers[0] == 0 else "later members")
 
-        def fit(work: MemberSet) -> Conversation[tuple[str, list[dict[str, TrajectoryFit]]]]:
-            n_patterns = work.point.n_patterns
-            problems = yield from pose_problems(work.numbers, n_patterns, work.seed)
-            return (yield from fit_and_choose(problems, json.loads(work.values)["shape"], n_patterns))
+        def fit(work: MemberSet) -> Conversation[MemberFits]:
+            return fit_from_best_start(work.numbers, work.point.n_patterns, work.seed, **json.loads(work.values))
 
         trained = []
         results = run_conversation(join_conversations([fit(work) for work in works]), self._source.answer)
-        for work, (shape, fits) in zip(works, results, strict=True):
+        for work, fitted in zip(works, results, strict=True):
             members = []
-            for number, each in zip(work.numbers, fits, strict=True):
-                model, head = each[shape].model, self._source.rounds.preparations[number].head
-                self.models[work.point, PeopleSet(number, "seen")] = model
-                members.append(make_member(number, head, model, each[shape].n_iterations, get_held_out(each, shape)))
+            for k, (number, model) in enumerate(zip(work.numbers, fitted.models, strict=True)):
+                head, held_out = self._source.rounds.preparations[number].head, fitted.describe_held_out(k)
+                self.models[work.point, PeopleSet(number, "seen")] = prepare_for_reading(model, held_out.start)
+                members.append(make_member(number, head, model, fitted.steps[k], held_out))
             trained.append(members)
         return trained
 
@@ -144,7 +142,7 @@ class SiteTraining(SettingsTraining):
                 assert member.held_out is not None
                 rng = make_generator(work.seed, member.number, work.point.n_patterns, half)
                 halves.append((work.point, PeopleSet(member.number, half)))
-                fits.append(fit_half(halves[-1][1], work.point.n_patterns, member.held_out.shape, member.steps, rng))
+                fits.append(fit_half(halves[-1][1], work.point.n_patterns, member.held_out, member.steps, rng))
         models = run_conversation(join_conversations(fits), self._source.answer)
         self.models |= dict(zip(halves, models, strict=True))
         return [self._add_evidence(work.point, members) for work, members in zip(works, by_work, strict=True)]
@@ -258,7 +256,7 @@ class FederatedFit:
         held_out, behind = usable[0].held_out, [usable[k].number for k in choice.agreeing]
         assert held_out is not None
         selection = self.end.record_choice(Finding.PATTERNS, choice, evaluated)
-        method = MethodRecord(METHOD, {"shape": held_out.shape})
+        method = MethodRecord(METHOD, {"shape": held_out.shape, "start": held_out.start})
         draft = build.ModelDraft(self.prepared, self.sums, choice, stability, selection, method, behind)
         models = [training.models[point, sets[k]] for k in choice.agreeing]
         return build.build_curve_model(draft, models, settings.with_distances), ()

@@ -20,7 +20,7 @@ Shapes = dict[str, tuple[int, ...]]
 N_COSINES, N_DISTANCE_COSINES = 24, 60
 """Cosines that describe the distribution of an R-index and of a distance."""
 DESCRIBE, MEANS, PRODUCTS, TRANSFORM = "describe", "means", "products", "transform"
-MOMENTS, BLOCKS, ROTATION, CURVES = "moments", "blocks", "rotation", "curves"
+MOMENTS, BLOCKS, ROTATION, CURVES, LOSSES = "moments", "blocks", "rotation", "curves", "losses"
 AGREEMENT, DISTRIBUTION = "agreement", "distribution"
 
 
@@ -56,6 +56,8 @@ def list_sets(request: Request) -> list[tuple[str, str]]:
         return [(f"block-{k}", group) for group in GROUPS for k in range(int(settings["n_blocks"][group]))]
     if request.kind in (ROTATION, CURVES):
         return [(str(name), "patients") for name, _ in settings["tasks"]]
+    if request.kind == LOSSES:
+        return [(str(name), group) for name, _ in settings["tasks"] for group in GROUPS]
     if request.kind == AGREEMENT:
         return [(SAMPLE, "patients")]
     return [(SAMPLE if request.kind == DISTRIBUTION else "all", group) for group in GROUPS]
@@ -108,6 +110,11 @@ def _shape_curves(request: Request) -> Shapes:
     return shapes
 
 
+def _shape_losses(request: Request) -> Shapes:
+    models = [request.arrays[f"weights.{k}"] for k in range(len(request.settings["tasks"]))]
+    return {f"losses.{k}": (len(GROUPS),) for k in range(len(models))}
+
+
 def _count_patterns(request: Request) -> int:
     return int(request.arrays["weights.0"].shape[1]) // N_STEPS
 
@@ -157,6 +164,9 @@ KINDS: Mapping[str, RequestKind] = {
         "sum x E[f]' of regions and functions of the severities (R M K numbers; M + 1 times as many where patterns "
         "interact), sum E[f f'], sum E[y y'], and one log-likelihood of held-out patients",
         _shape_curves,
+    ),
+    LOSSES: RequestKind(
+        "sum over each group of how badly a model distinguishes its people from the other group", _shape_losses
     ),
     AGREEMENT: RequestKind("sums of R-indices and of their products", _shape_agreement),
     DISTRIBUTION: RequestKind(

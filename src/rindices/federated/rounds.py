@@ -35,6 +35,7 @@ from rindices.federated.messages import (
 )
 from rindices.federated.site import Site
 from rindices.federated.subsets import EVERYONE, GROUPS, SubsetPlan, name_set
+from rindices.learners.contrastive.whole_cohort_start import MAX_LOG_RATIO
 from rindices.learners.conversation import PeopleSet
 
 MAX_SITE_PEOPLE = 100_000_000
@@ -42,6 +43,7 @@ MAX_SITE_PEOPLE = 100_000_000
 _MAX_SUM = 1e30
 _TOLERANCE = 1e-8
 _SQUARE_ROOT_OF_E = float(np.exp(0.5))
+_MAX_LOSS = float(np.logaddexp(0.0, MAX_LOG_RATIO))
 
 
 class Transport(Protocol):
@@ -143,7 +145,7 @@ class Rounds:
         left = {name: {"until": until} for name, until in self.left.items() if until <= number}
         n_counted = rounds.index(kinds.MOMENTS) + 1 if kinds.MOMENTS in rounds else number
         lost = [name for name, entry in left.items() if entry["until"] > n_counted]
-        if lost and kind in (kinds.ROTATION, kinds.CURVES):
+        if lost and kind in (kinds.ROTATION, kinds.CURVES, kinds.LOSSES):
             raise ExchangeError(
                 f"{join_names(lost)} left after its patients were counted in round {n_counted} (moments), so patterns "
                 "cannot be fitted without it: wait for it, or begin another study, in another folder at each site "
@@ -328,6 +330,10 @@ def _list_ranges(answer: Answer, request: Request) -> Iterator[tuple[str, FloatA
             yield from ((name, row, -number, number) for row, number in zip(array, numbers, strict=True))
         if array_name == "moments":
             yield name, array, 0.0, numbers[int(task)]
+        if array_name == "losses":
+            first = len(array) * int(task)
+            sizes = numbers[first : first + len(array)]
+            yield from ((name, value, 0.0, _MAX_LOSS * size) for value, size in zip(array, sizes, strict=True))
         if array_name == "sums":  # s exp(-s^2 / 2) and exp(-s^2 / 2)
             largest = numbers[int(task)] / _SQUARE_ROOT_OF_E
             yield name, array[..., 0], -largest, largest

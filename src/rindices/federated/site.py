@@ -45,6 +45,7 @@ from rindices.federated.subsets import (
     read_set,
 )
 from rindices.learners.contrastive.linear_start import sum_contrasts
+from rindices.learners.contrastive.whole_cohort_start import sum_group_losses
 from rindices.learners.conversation import PeopleSet
 from rindices.learners.inference import SHARES, ContrastiveHead, TransformSums
 from rindices.learners.missing_cells import complete_people
@@ -404,9 +405,21 @@ class Site:
                 raise RefusedError(f"other-likelihood: {held_out[:40]} is not what {name[:40]} has not seen.")
             model, patients = SentModel.read(request, k), self._get_patients(request, sums, name)
             others = self._get_patients(request, _Sums(), held_out) if held_out else patients[:0]
-            added = (*model.sum_expectations(patients), np.array(model.sum_likelihood(others)))
+            added = (*model.sum_expectations(patients), model.compute_log_ratio(others).sum())
             names = ("cross", "moments", "normal", "likelihood")
             sums.arrays |= {f"{each}.{k}": array for each, array in zip(names, added, strict=True)}
+
+    def _answer_losses(self, request: Request, sums: _Sums) -> None:
+        for k, (name, _) in enumerate(request.settings["tasks"]):
+            people = read_set(name)
+            if people.part != "unseen":
+                raise RefusedError(f"other-losses: {name[:40]} is not a set of people whom a member has not seen.")
+            model, losses = SentModel.read(request, k), []
+            for group in GROUPS:
+                rows = np.flatnonzero(self._select(request, sums, name, group))
+                shifts = self._compute_shifts(request, str(people.member), rows)
+                losses.append(sum_group_losses(model.compute_log_ratio(shifts), group == "patients"))
+            sums.arrays[f"losses.{k}"] = np.array(losses)
 
     def _answer_agreement(self, request: Request, sums: _Sums) -> None:
         indices = np.concatenate(self._infer_indices(request, sums, "patients")[0], axis=1)
@@ -652,10 +665,10 @@ class SentModel(NamedTuple):
         moments, normal = sum_points(self.functions, self.posterior.points, point_weights)
         return cross, pack_symmetric(moments), pack_symmetric(normal)
 
-    def sum_likelihood(self, patients: FloatArray) -> float:
-        """Return the summed log-likelihood of patients (N, R), relative to a control."""
-        summaries = summarise_people(patients, self.weights, self.posterior)
-        return float(sum(summary.log_sum.sum() for _, summary in summaries))
+    def compute_log_ratio(self, people: FloatArray) -> FloatArray:
+        """Return the log-likelihood (N,) of people (N, R) as patients, relative to a control."""
+        summaries = summarise_people(people, self.weights, self.posterior)
+        return np.concatenate([np.zeros(0), *(summary.log_sum for _, summary in summaries)])
 
 
 def sum_cosines(values: FloatArray, number: int) -> FloatArray:

@@ -27,6 +27,7 @@ from rindices.learners.contrastive.estimator import (
     initialise_contrastive_head,
 )
 from rindices.learners.contrastive.linear_start import GroupMoments
+from rindices.learners.contrastive.whole_cohort_start import find_space
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, MemberHead, invert_log_transform
 from rindices.learners.normal_variation import ReferenceTarget
 from rindices.learners.prepared_people import PreparedPeople, Subsample, split_by_folds
@@ -45,6 +46,8 @@ class TrainingOutcome(StrEnum):
 SplitHalfAgreement = tuple[float, float, float]
 SHAPES = ("straight", "curved", "interacting")
 """Shapes of patterns, the simpler ones first."""
+STARTS = ("contrastive", "whole-cohort")
+"""Where the fit of a member begins: at the patterns of the contrastive learner, or at those of the whole cohort."""
 MIN_INTERACTION_GAIN = 0.05
 """Gain in the mean log-likelihood of held-out patients that interactions must bring. In simulated cohorts of seeds 400
 to 404 it was below 0.04 without interactions and above 0.09 with them."""
@@ -56,7 +59,9 @@ class HeldOutLikelihood(NamedTuple):
     shape: shape of the member's patterns; straight, curved, interacting: with patterns of each shape; None for a shape
     that was not fitted; coupled: whether the patterns are those of all visits, coupled; None without repeat visits;
     coupling_gain: gain in the log-likelihood of all visits per held-out patient by coupling them; from_trends: whether
-    coupled patterns started from the trends.
+    coupled patterns started from the trends; start: one of `STARTS`, from which the member was fitted;
+    contrastive_loss, whole_cohort_loss: group loss of people that the member has not seen, with the patterns of each
+    start (`rindices.learners.contrastive.whole_cohort_start`); None where starts were not compared.
     """
 
     shape: str
@@ -66,6 +71,9 @@ class HeldOutLikelihood(NamedTuple):
     coupled: bool | None = None
     coupling_gain: float | None = None
     from_trends: bool | None = None
+    start: str = "contrastive"
+    contrastive_loss: float | None = None
+    whole_cohort_loss: float | None = None
 
     @classmethod
     def from_values(cls, shape: str, values: Mapping[str, float | None]) -> Self:
@@ -243,12 +251,17 @@ class PatternStability(NamedTuple):
     split_half: FloatArray
 
 
-def compute_pattern_weights(people: PreparedPeople, patterns: FloatArray) -> FloatArray:
-    """Return the weights (R, M) of the projections of patterns (R, M) onto the disease space of people."""
+def compute_pattern_weights(people: PreparedPeople, patterns: FloatArray, start: str = STARTS[0]) -> FloatArray:
+    """Return the weights (R, M) of the projections of patterns (R, M) onto the disease space of people.
+
+    The space is that of the start from which the patterns were fitted.
+    """
     centre = people.X[people.y == 0].mean(axis=0)
     controls, patients = people.X[people.y == 0] - centre, people.X[people.y == 1] - centre
     target = ReferenceTarget.choose(controls, people.reference)
-    space, noise, _ = GroupMoments.compute(controls, patients, target).solve_space(patterns.shape[1])
+    moments = GroupMoments.compute(controls, patients, target)
+    find = find_space if start == "whole-cohort" else GroupMoments.solve_space
+    space, noise, _ = find(moments, patterns.shape[1])
     dual = np.linalg.solve(noise, space)
     projected = space @ np.linalg.solve(space.T @ dual, dual.T @ patterns)
     size = np.sqrt((patterns * np.linalg.solve(noise, patterns)).sum(axis=0))

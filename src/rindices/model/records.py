@@ -186,11 +186,25 @@ class HeldOutLikelihoodRecord(Record):
     curved_gain_se: float | None = field(default=None, metadata=OMIT_EMPTY)
 
 
+class StartRecord(Record):
+    """Where the fits of a setting began, and why.
+
+    taken: ``contrastive`` or ``whole-cohort``; contrastive_loss, whole_cohort_loss: how badly held-out patients and
+    controls are distinguished by the patterns of each start: mean log-loss of both groups, which count alike; None
+    where the starts were not compared; why: one sentence.
+    """
+
+    taken: str
+    contrastive_loss: float | None = None
+    whole_cohort_loss: float | None = None
+    why: str = ""
+
+
 class CandidateRecord(Record):
     """Evaluation of one setting: agreement of its members or of fits on disjoint halves, and why it is not stable.
 
     ``by_member`` is the concordance by which each member is judged, ``pairwise`` that of every two members.
-    ``held_out`` is only there for learners with a likelihood.
+    ``held_out`` and ``start`` are only there for learners with a likelihood.
     """
 
     setting: SettingRecord
@@ -203,6 +217,7 @@ class CandidateRecord(Record):
     by_member: tuple[float | None, ...] = ()
     pairwise: tuple[tuple[float | None, ...], ...] = ()
     held_out: HeldOutLikelihoodRecord | None = field(default=None, metadata=OMIT_EMPTY)
+    start: StartRecord | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
     def uses_disjoint_halves(self) -> bool:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from rindices._typing import BoolArray, FloatArray
 from rindices._version import __version__
+from rindices.learners.contrastive.whole_cohort_start import CHANCE_LOSS, MIN_LOSS_GAIN
 from rindices.learners.ensemble import (
     GroupSeparation,
     HeldOutLikelihood,
@@ -60,7 +61,10 @@ def make_candidate_records(
     values = {point: array for point, array in found.items() if array is not None}
     best = max(values.values(), key=lambda array: float(array.mean()), default=np.zeros(0))
     held_out = {point: _make_held_out_record(gathered[point], best, array) for point, array in values.items()}
-    return tuple(_make_candidate_record(each, held_out.get(each.point)) for each in choice.evaluations)
+    starts = {point: make_start_record(list_first_likelihoods(gathered[point])) for point in values}
+    return tuple(
+        _make_candidate_record(each, held_out.get(each.point), starts.get(each.point)) for each in choice.evaluations
+    )
 
 
 def collect_likelihoods(members: Sequence[Member]) -> FloatArray | None:
@@ -102,6 +106,32 @@ def _make_held_out_record(
     )
 
 
+def make_start_record(members: Sequence[HeldOutLikelihood]) -> records.StartRecord:
+    """Return from which start the members of a setting were fitted, and why, in one sentence."""
+    taken = members[0].start
+    name = f"The {taken} start was taken"
+    contrastive, whole_cohort = (
+        _average_known([getattr(each, field) for each in members])
+        for field in ("contrastive_loss", "whole_cohort_loss")
+    )
+    if contrastive is None or whole_cohort is None:
+        return records.StartRecord(taken, why=f"{name}: it was asked for, or the other one cannot be computed.")
+    losses = f"(loss {whole_cohort:.3f}, against {contrastive:.3f}; guessing gives {CHANCE_LOSS:.3f})"
+    people = "held-out patients and controls"
+    if taken == "whole-cohort":
+        why = f"{people} are distinguished better with its patterns than with those of the contrastive start {losses}"
+    elif contrastive - whole_cohort < MIN_LOSS_GAIN:
+        why = f"with the whole-cohort start, {people} are not distinguished better by {MIN_LOSS_GAIN:g} {losses}"
+    else:
+        why = f"with the whole-cohort start, {people} are not distinguished clearly better than by guessing {losses}"
+    return records.StartRecord(taken, contrastive, whole_cohort, f"{name}: {why}.")
+
+
+def _average_known(values: Sequence[float | None]) -> float | None:
+    """Return the mean of values, all of which must be known."""
+    return None if any(value is None for value in values) else _average(values)
+
+
 def _compute_error(differences: FloatArray) -> float | None:
     """Return the standard error of the mean of differences (S,); None where it is not known."""
     return _finite_or_none(float(differences.std(ddof=1) / np.sqrt(len(differences)))) if len(differences) > 1 else None
@@ -113,7 +143,9 @@ def _average(values: Sequence[float | None]) -> float | None:
 
 
 def _make_candidate_record(
-    evaluation: CandidateEvaluation, held_out: records.HeldOutLikelihoodRecord | None
+    evaluation: CandidateEvaluation,
+    held_out: records.HeldOutLikelihoodRecord | None,
+    start: records.StartRecord | None,
 ) -> records.CandidateRecord:
     """Return the record of one evaluated setting."""
     agreement, evidence, (low, high) = evaluation.agreement, evaluation.evidence, evaluation.interval
@@ -132,6 +164,7 @@ def _make_candidate_record(
         by_member=tuple(map(_finite_or_none, by_member if evidence is None else evidence[:, 0])),
         pairwise=tuple(tuple(map(_finite_or_none, row)) for row in pairwise),
         held_out=held_out,
+        start=start,
     )
 
 
@@ -186,7 +219,9 @@ def build_model(trained: TrainedSettings, selection: records.SelectionRecord) ->
     intervals = calibrate_intervals(measured, patterns, patients, share, seed, average_interaction(fitted))
     fitted = _tabulate_people(replace(fitted, intervals=intervals), people, None if people.seen is None else unseen)
     evidence = make_pattern_records(
-        assess_pattern_stability(completed, np.nan_to_num(indices), patterns[-1], people.method.learn_weights, seed),
+        assess_pattern_stability(
+            completed, np.nan_to_num(indices), patterns[-1], people.method.choose_weight_learner(chosen), seed
+        ),
         _measure_separation(fitted, seed),
         [None] * len(unit) if people.seen is None else compute_seed_changes(inferred / unit, unseen),
         in_sample=people.seen is None,

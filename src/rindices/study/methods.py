@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from rindices.old_names import OLD_METHOD_NAMES
 
 if TYPE_CHECKING:
     from rindices._typing import FloatArray
-    from rindices.learners.ensemble import Member
+    from rindices.learners.ensemble import Member, WeightLearner
     from rindices.learners.gan.callbacks import EventCallback
     from rindices.learners.gan.recipe import Recipe
     from rindices.learners.prepared_people import PreparedPeople
@@ -202,6 +203,10 @@ class StudyMethod:
 
         return compute_pattern_weights(people, shifts)
 
+    def choose_weight_learner(self, members: Sequence[Member]) -> WeightLearner:
+        """Return the function that learns the weights of the patterns of members; see `learn_weights`."""
+        return self.learn_weights
+
 
 def _take_people(people: PreparedPeople, number: int) -> PreparedPeople:
     """Return about so many of the people, or all."""
@@ -221,17 +226,18 @@ class _TrajectoriesMethod(StudyMethod):
     compares_halves = True
 
     def list_values(self) -> tuple[str, ...]:
-        return ("shape",)
+        return ("shape", "start")
 
     def resolve_values(self, settings: MethodSettings, correlated: bool) -> MethodValues:
-        from rindices.learners.ensemble import SHAPES
+        from rindices.learners.ensemble import SHAPES, STARTS
 
-        choices = ("auto", *SHAPES)
-        values = {"shape": "auto"} | dict(settings)
-        if unknown := [name for name in values if name != "shape"]:
-            raise StudyError(f"the method {self.name} has no {unknown[0]}: {did_you_mean(unknown[0], ['shape'])}")
-        if values["shape"] not in choices:
-            raise StudyError(f"shape is {values['shape']!r}: give one of {', '.join(choices)}.")
+        choices = {"shape": ("auto", *SHAPES), "start": ("auto", *STARTS)}
+        values = dict.fromkeys(choices, "auto") | dict(settings)
+        for name, value in values.items():
+            if name not in choices:
+                raise StudyError(f"the method {self.name} has no {name}: {did_you_mean(name, list(choices))}")
+            if value not in choices[name]:
+                raise StudyError(f"{name} is {value!r}: give one of {', '.join(choices[name])}.")
         return values
 
     def train_members(
@@ -243,13 +249,21 @@ class _TrajectoriesMethod(StudyMethod):
     ) -> list[Member]:
         from rindices.learners.trajectory.members import fit_trajectory_members
 
-        shape = json.loads(work.values)["shape"]
-        return fit_trajectory_members(people, work.point.n_patterns, work.numbers, work.seed, shape)
+        values = json.loads(work.values)
+        return fit_trajectory_members(people, work.point.n_patterns, work.numbers, work.seed, **values)
 
     def follow(self, work: MemberSet, first: Sequence[Member]) -> MemberSet:
-        """Give later sets the shape that the first one chose."""
+        """Give later sets the shape and the start that the first one chose."""
         held_out = first[0].held_out
-        return work if held_out is None else replace(work, values=json.dumps({"shape": held_out.shape}))
+        if held_out is None:
+            return work
+        return replace(work, values=json.dumps({"shape": held_out.shape, "start": held_out.start}))
+
+    def choose_weight_learner(self, members: Sequence[Member]) -> WeightLearner:
+        from rindices.learners.ensemble import compute_pattern_weights
+
+        held_out = members[0].held_out
+        return self.learn_weights if held_out is None else partial(compute_pattern_weights, start=held_out.start)
 
     def compare_halves(self, people: Sequence[PreparedPeople], members: Sequence[Member], seed: int) -> list[Member]:
         from rindices.learners.trajectory.members import compare_trajectory_halves
@@ -261,7 +275,8 @@ class _TrajectoriesMethod(StudyMethod):
         from rindices.learners.trajectory.members import fit_trajectory_members
 
         start, few = time.perf_counter(), _take_people(people, 400)
-        fit_trajectory_members(few.deal_to_members([0], 0), work.point.n_patterns, [0], 0, "straight")
+        one = few.deal_to_members([0], 0)
+        fit_trajectory_members(one, work.point.n_patterns, [0], 0, "straight", start="contrastive")
         size = max(1.0, len(people.X) / len(few.X))
         return (time.perf_counter() - start) * _FITS_PER_MEMBER * (1.0 + size) / 2.0
 

@@ -144,12 +144,24 @@ def _wait_for_file(path: Path) -> bool:
     return True
 
 
+_HeldOutRecord = tuple[  # the fields of `HeldOutLikelihood`
+    str,
+    float | None,
+    float | None,
+    float | None,
+    bool | None,
+    float | None,
+    bool | None,
+    str,
+    float | None,
+    float | None,
+]
 _MemberRecord = tuple[
     int,
     TrainingOutcome,
     int,
     tuple[float, float, float | None] | None,
-    tuple[str, float | None, float | None, float | None, bool | None, float | None, bool | None] | None,
+    _HeldOutRecord | None,
 ]
 
 

@@ -302,6 +302,17 @@ def _compute_complete_likelihood(patients: FloatArray, model: TrajectoryModel) -
     return np.asarray(np.concatenate(parts) - np.log(np.diag(root)).sum())
 
 
+def compute_log_ratio(people: FloatArray, model: TrajectoryModel) -> FloatArray:
+    """Return log p(x | patient) - log N(x; 0, C) of people (N, R), by their measured regions alone, (N,)."""
+    is_complete, ratios = find_complete_rows(people), np.empty(len(people))
+    complete = summarise_people(people[is_complete], model.weights, model.posterior)
+    ratios[is_complete] = np.concatenate([np.zeros(0), *(summary.log_sum for _, summary in complete)])
+    incomplete = _split_into_chunks(people[~is_complete], len(model.point_basis))
+    parts = [_MeasuredRegions.compute(part, model).compute_probabilities(model)[1] for part in incomplete]
+    ratios[~is_complete] = np.concatenate([np.zeros(0), *parts])
+    return ratios
+
+
 def _compute_second_moments(point_weights: FloatArray, model: TrajectoryModel) -> FloatArray:
     """Return E[basis functions'] of each group (J, M * K, T), from its weights of the points (J, G)."""
     basis, functions = model.point_basis, model.functions

@@ -7,7 +7,7 @@ These choices are the same for all members of a set.
 Shape letters: S members, N people, R regions, M patterns, K steps.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -25,10 +25,17 @@ from rindices.learners.contrastive.linear_start import (
     MomentsQuestion,
     fit_linear_start,
 )
+from rindices.learners.contrastive.whole_cohort_start import (
+    compute_group_loss,
+    fit_whole_cohort_start,
+    is_whole_cohort_taken,
+    sum_group_losses,
+)
 from rindices.learners.conversation import HALVES, Conversation, PeopleSet, join_conversations, run_conversation
 from rindices.learners.ensemble import (
     MIN_INTERACTION_GAIN,
     SHAPES,
+    STARTS,
     HeldOutLikelihood,
     Member,
     TrainingOutcome,
@@ -46,6 +53,7 @@ from rindices.learners.trajectory.expectation_maximisation import (
     TrajectoryModel,
     TrajectoryProblem,
     compute_log_likelihood,
+    compute_log_ratio,
     fit_trajectories,
 )
 from rindices.learners.trajectory.visits import (
@@ -77,32 +85,36 @@ def fit_trajectory_members(
     seed: int,
     shape: str = "auto",
     coupled: bool | None = None,
+    start: str = "auto",
 ) -> list[Member]:
     """Fit members, each on its own four fifths of controls and of patients.
 
     people: of each member; n_patterns: M; numbers: numbers of the members; shape: ``auto``: the shape under which the
     patients that members have not seen are more likely, on average; coupled: whether to couple repeat visits in
     straight patterns (`visits`). By default, if patients that members have not seen are then more likely. Without
-    trends, or with few people who have several visits, the mean of visits is fitted.
+    trends, or with few people who have several visits, the mean of visits is fitted. start: one of `STARTS`; ``auto``:
+    see `fit_from_best_start`.
     """
     source = MemberPeople.prepare(people, numbers, n_patterns)
-    problems = run_conversation(pose_problems(numbers, n_patterns, seed), source.answer)
-    visits = None
-    if source.members[numbers[0]].visits is not None:
-        visits = _choose_coupling([source.members[number] for number in numbers], problems, source, coupled)
-    given = None if visits is None else visits.straight
-    chosen, fits = run_conversation(fit_and_choose(problems, shape, n_patterns, given), source.answer)
-    members = []
-    for k, (number, fit) in enumerate(zip(numbers, fits, strict=True)):
-        model, held_out = fit[chosen].model, get_held_out(fit, chosen)
+    own = [source.members[number] for number in numbers]
+
+    def fit_visits_of(problems: Sequence[TrajectoryProblem]) -> _VisitFits | None:
+        return None if own[0].visits is None else _choose_coupling(own, problems, source, coupled)
+
+    fitted = run_conversation(
+        fit_from_best_start(numbers, n_patterns, seed, shape, start, fit_visits_of), source.answer
+    )
+    members, visits = [], fitted.visits
+    for k, (number, model) in enumerate(zip(numbers, fitted.models, strict=True)):
+        held_out = fitted.describe_held_out(k)
         if visits is not None:
             model = replace(model, noise=model.noise + visits.missing_noise[k])
             held_out = held_out._replace(
-                coupled=visits.coupled and chosen == "straight",
+                coupled=visits.coupled and fitted.shape == "straight",
                 coupling_gain=visits.gains[k],
                 from_trends=visits.from_trends,
             )
-        members.append(make_member(number, source.members[number].head, model, fit[chosen].n_iterations, held_out))
+        members.append(make_member(number, own[k].head, model, fitted.steps[k], held_out))
     return members
 
 
@@ -110,7 +122,7 @@ def make_member(
     number: int, preparation: ContrastiveHead, model: TrajectoryModel, steps: int, held_out: HeldOutLikelihood
 ) -> Member:
     """Return the member of a fitted model; ``preparation`` prepares its people."""
-    head, curves = make_trajectory_head(preparation, model)
+    head, curves = make_trajectory_head(preparation, prepare_for_reading(model, held_out.start))
     return Member(number, TrainingOutcome.CONVERGED, steps, head, curves, None, held_out)
 
 
@@ -130,17 +142,16 @@ def compare_trajectory_halves(people: Sequence[PreparedPeople], members: Sequenc
         for half in HALVES:
             name, rng = PeopleSet(member.number, half), make_generator(seed, member.number, n_patterns, half)
             if held_out.coupled:
-                (start,) = run_conversation(
-                    join_conversations([fit_linear_start(name, n_patterns, rng)]), source.answer
-                )
+                start = run_conversation(fit_start(name, n_patterns, rng, held_out.start), source.answer)
                 problem = own.pose_visits(make_trajectory_start(start), half)
                 if held_out.from_trends:
                     problem = problem._replace(
                         start=make_trend_start(problem.controls, problem.patients, problem.start)
                     )
-                model = fit_visits([problem], max(1, member.steps))[0].model.level
+                level = fit_visits([problem], max(1, member.steps))[0].model.level
+                model = prepare_for_reading(level, held_out.start)
             else:
-                model = run_conversation(fit_half(name, n_patterns, held_out.shape, member.steps, rng), source.answer)
+                model = run_conversation(fit_half(name, n_patterns, held_out, member.steps, rng), source.answer)
             indices.append(make_trajectory_head(own.head, model)[0].infer(own.values[own.y == 1]))
         compared.append(member._replace(evidence=IndexMoments.compute(indices).compare(0, 1)[:3]))
     return compared
@@ -151,16 +162,128 @@ def make_generator(seed: int, number: int, n_patterns: int, part: str = "seen") 
     return np.random.default_rng([seed, number, n_patterns, ("seen", *HALVES).index(part)])
 
 
-def pose_problems(numbers: Sequence[int], n_patterns: int, seed: int) -> Conversation[list[TrajectoryProblem]]:
+def fit_start(
+    people: PeopleSet, n_patterns: int, rng: np.random.Generator, start: str = STARTS[0]
+) -> Conversation[LinearStart]:
+    """Return the linear model of a set of people from which EM begins, by the name of the start."""
+    if start == "whole-cohort":
+        return (yield from fit_whole_cohort_start(people, n_patterns))
+    return (yield from fit_linear_start(people, n_patterns, rng))
+
+
+def pose_problems(
+    numbers: Sequence[int], n_patterns: int, seed: int, start: str = STARTS[0]
+) -> Conversation[list[TrajectoryProblem]]:
     """Return the problems of EM of members: their people, and the linear models from which EM begins."""
     sets = [PeopleSet(number, "seen") for number in numbers]
     starts = yield from join_conversations(
-        [fit_linear_start(each, n_patterns, make_generator(seed, each.member, n_patterns)) for each in sets]
+        [fit_start(each, n_patterns, make_generator(seed, each.member, n_patterns), start) for each in sets]
     )
     return [
         TrajectoryProblem(own, make_trajectory_start(start), start.target, PeopleSet(own.member, "unseen"))
         for own, start in zip(sets, starts, strict=True)
     ]
+
+
+class GroupLossQuestion(NamedTuple):
+    """Asks for the group loss of a set of people under a model; NaN where it lacks controls or patients."""
+
+    people: PeopleSet
+    model: TrajectoryModel
+
+
+class MemberFits(NamedTuple):
+    """Fits of a set of members from one start.
+
+    start: one of `STARTS`; shape: the shape of all members; fits: of each member by shape; visits: of people with
+    repeat visits; contrastive_loss, whole_cohort_loss (S,): group loss of each member by both starts; None where they
+    were not compared.
+    """
+
+    start: str
+    shape: str
+    fits: list[dict[str, TrajectoryFit]]
+    visits: "_VisitFits | None" = None
+    contrastive_loss: FloatArray | None = None
+    whole_cohort_loss: FloatArray | None = None
+
+    @property
+    def models(self) -> list[TrajectoryModel]:
+        """Fitted model of each member."""
+        return [fit[self.shape].model for fit in self.fits]
+
+    @property
+    def steps(self) -> list[int]:
+        """Number of M steps of each member."""
+        return [fit[self.shape].n_iterations for fit in self.fits]
+
+    def describe_held_out(self, member: int) -> HeldOutLikelihood:
+        """Return the likelihood of held-out patients of a member, and the group losses of its held-out people."""
+        held_out = get_held_out(self.fits[member], self.shape)._replace(start=self.start)
+        if self.contrastive_loss is None or self.whole_cohort_loss is None:
+            return held_out
+        losses = [float(each[member]) for each in (self.contrastive_loss, self.whole_cohort_loss)]
+        first, second = (loss if np.isfinite(loss) else None for loss in losses)
+        return held_out._replace(contrastive_loss=first, whole_cohort_loss=second)
+
+
+FitVisits = Callable[[Sequence[TrajectoryProblem]], "_VisitFits | None"]
+"""Fits straight patterns to all visits of the people of members; none without repeat visits."""
+
+
+def fit_from_best_start(
+    numbers: Sequence[int],
+    n_patterns: int,
+    seed: int,
+    shape: str = "auto",
+    start: str = "auto",
+    fit_visits: FitVisits = lambda problems: None,
+) -> Conversation[MemberFits]:
+    """Fit members from the start by which people whom they have not seen are better told apart; or from a given one.
+
+    The whole-cohort start is taken if its group loss is lower than that of the contrastive start, as
+    `is_whole_cohort_taken` says, both before EM and after. Its patterns before EM cost hardly anything, and on diffuse
+    patterns EM hardly changes them. So EM from the second start is only run where it is likely to be taken.
+    """
+
+    def fit_all(problems: Sequence[TrajectoryProblem], name: str) -> Conversation[MemberFits]:
+        visits = fit_visits(problems)
+        chosen, fits = yield from fit_and_choose(
+            problems, shape, n_patterns, None if visits is None else visits.straight
+        )
+        return MemberFits(name, chosen, fits, visits)
+
+    def ask_for_losses(
+        problems: Sequence[TrajectoryProblem], models: Sequence[TrajectoryModel]
+    ) -> Conversation[FloatArray]:
+        unseen = [PeopleSet(problem.people.member, "unseen") for problem in problems]
+        return np.array((yield [GroupLossQuestion(*each) for each in zip(unseen, models, strict=True)]))
+
+    first, second = STARTS
+    if start != "auto":
+        return (yield from fit_all((yield from pose_problems(numbers, n_patterns, seed, start)), start))
+    problems = yield from pose_problems(numbers, n_patterns, seed, first)
+    fitted = yield from fit_all(problems, first)
+    try:
+        problems = yield from pose_problems(numbers, n_patterns, seed, second)
+    except InputError:  # patients do not vary more than controls
+        return fitted
+    losses = yield from ask_for_losses([*problems, *problems], [*fitted.models, *(each.start for each in problems)])
+    own, other = np.split(losses, 2)
+    if is_whole_cohort_taken(own, other):
+        refitted = yield from fit_all(problems, second)
+        other = yield from ask_for_losses(problems, refitted.models)
+        if is_whole_cohort_taken(own, other):
+            fitted = refitted
+    return fitted._replace(contrastive_loss=own, whole_cohort_loss=other)
+
+
+def prepare_for_reading(model: TrajectoryModel, start: str) -> TrajectoryModel:
+    """Return the model by which people are read: with independent severities, if it is of the whole-cohort start.
+
+    The correlation that is learnt among patients would draw the indices of diffuse patterns together.
+    """
+    return replace(model, correlation=np.eye(len(model.correlation))) if start == "whole-cohort" else model
 
 
 def list_shapes(shape: str, n_patterns: int) -> tuple[str, ...]:
@@ -209,16 +332,18 @@ def fit_and_choose(
 
 
 def fit_half(
-    people: PeopleSet, n_patterns: int, shape: str, steps: int, rng: np.random.Generator
+    people: PeopleSet, n_patterns: int, held_out: HeldOutLikelihood, steps: int, rng: np.random.Generator
 ) -> Conversation[TrajectoryModel]:
-    """Fit patterns of a shape to half of the people, with as many steps of EM as a member took."""
-    start = yield from fit_linear_start(people, n_patterns, rng)
+    """Fit patterns to half of the people, with the start and the shape of a member, and as many steps of EM."""
+    start = yield from fit_start(people, n_patterns, rng, held_out.start)
     model = make_trajectory_start(start)
-    for each in _PATH_BY_SHAPE[shape]:
+    # members of diffuse patterns often take no step; others whose likelihood never rose are compared after one
+    is_final = not steps and held_out.start == "whole-cohort"
+    for each in () if is_final else _PATH_BY_SHAPE[held_out.shape]:
         number = max(1, min(steps, MAX_ITERATIONS[each]))
         (fit,) = yield from fit_trajectories([TrajectoryProblem(people, model, start.target)], each, number)
         model = fit.model
-    return model
+    return prepare_for_reading(model, held_out.start)
 
 
 class _ShiftedPeople:
@@ -276,6 +401,10 @@ class _ShiftedPeople:
             return self.compute_moments(part)[0]
         if isinstance(question, ContrastQuestion):
             return ContrastSums.compute(question, self.compute_moments(part)[1])
+        if isinstance(question, GroupLossQuestion):
+            ratios = [compute_log_ratio(self.select(part, label), question.model) for label in (0, 1)]
+            losses = [sum_group_losses(each, bool(label)) for label, each in enumerate(ratios)]
+            return compute_group_loss(*losses, *map(len, ratios))
         moments, held_out = self.compute_moments(part)[0], None
         if question.held_out is not None:
             held_out = self.select(question.held_out.part, 1)
@@ -404,6 +533,10 @@ class DiseaseTrajectories(Learner):
         people that members have not seen.
     reference : array-like of shape (R, R), default=None
         Correlations of the regions in a reference population of healthy people.
+    start : {'auto', 'contrastive', 'whole-cohort'}, default='auto'
+        Where fits begin. Contrastive: at the patterns of `ContrastiveICA`, which change few regions. Whole-cohort: at
+        patterns along the large axes of normal variation. ``auto`` chooses by how well patients and controls whom
+        members have not seen are distinguished.
 
     Attributes
     ----------
@@ -413,6 +546,8 @@ class DiseaseTrajectories(Learner):
         Change of each region at the severities 0.25, 0.5, 0.75 and 1.
     shape_ : str
         The shape that was chosen.
+    start_ : str
+        The start that was taken.
     members_ : list of Member
     consensus_ : list of tuple
         Each member that agrees, and the order of its patterns that matches ``patterns_``.
@@ -435,21 +570,30 @@ class DiseaseTrajectories(Learner):
         members: int = 5,
         shape: str = "auto",
         reference: FloatArray | None = None,
+        start: str = "auto",
     ) -> None:
         super().__init__(n_patterns, random_state)
         self.members = members
         self.shape = shape
         self.reference = reference
+        self.start = start
 
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
         if self.shape not in ("auto", *SHAPES):
             raise InputError(f"shape is {self.shape!r}; give one of auto, {', '.join(SHAPES)}.")
+        if self.start not in ("auto", *STARTS):
+            raise InputError(f"start is {self.start!r}; give one of auto, {', '.join(STARTS)}.")
         if not is_whole_number(self.members) or self.members < 1:
             raise InputError(f"members is {self.members!r}; give a whole number from 1.")
         people = PreparedPeople(self._prepare(regions), patient.astype(np.intp), self.reference)
         numbers, seed = range(round_members(self.members)), self._draw_seed()
         self.members_ = fit_trajectory_members(
-            people.deal_to_members(numbers, seed), int(self.n_patterns), numbers, seed, self.shape
+            people.deal_to_members(numbers, seed),
+            int(self.n_patterns),
+            numbers,
+            seed,
+            self.shape,
+            start=self.start,
         )
         indices = [member.head.infer(people.X[patient]) for member in self.members_]
         consensus = find_agreeing_members(IndexMoments.compute(indices))
@@ -458,7 +602,7 @@ class DiseaseTrajectories(Learner):
         ]
         held_out = self.members_[0].held_out
         assert held_out is not None
-        self.shape_ = held_out.shape
+        self.shape_, self.start_ = held_out.shape, held_out.start
         self.n_iter_ = max(member.steps for member in self.members_)
         self.converged_ = self.n_iter_ < MAX_ITERATIONS[self.shape_]
         self.trajectories_ = np.mean([member.patterns[:, order] for member, order in self.consensus_], axis=0)

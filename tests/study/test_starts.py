@@ -1,0 +1,60 @@
+"""A study says from which start its patterns were fitted, and why."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rindices as ri
+from rindices.learners.ensemble import HeldOutLikelihood
+from rindices.learners.inference import TrajectoryHead
+from rindices.selection.agreement import pattern_c_index
+from rindices.study.build import make_start_record
+from rindices.tables.cohort import ID
+from tests.learners.diffuse_people import make_diffuse_cohort, simulate_diffuse_people
+
+
+def test_a_study_of_diffuse_patterns(tmp_path: Path) -> None:
+    truth = simulate_diffuse_people()
+    model = ri.fit(make_diffuse_cohort(truth), 2, members=10, workers=1, out=tmp_path)
+    assert model.indices is not None
+    patients = make_diffuse_cohort(truth).people[ID][truth.y == 1]
+    own = model.indices.set_index(ID).loc[patients, ["r1", "r2"]].to_numpy()
+    assert pattern_c_index(truth.severities, own).mean > 0.7
+    (record,) = [each["start"] for each in json.loads((tmp_path / "selection.json").read_text())["grid"]]
+    assert record["taken"] == "whole-cohort"
+    assert record["contrastive_loss"] - record["whole_cohort_loss"] > 0.1
+    assert record["whole_cohort_loss"] < np.log(2.0)
+    losses = f"loss {record['whole_cohort_loss']:.3f}, against {record['contrastive_loss']:.3f}; guessing gives 0.693"
+    assert losses in record["why"]
+    assert record["why"] in ri.write_report(tmp_path).read_text("utf-8")
+    heads = ri.load(tmp_path / "model.safetensors").heads
+    assert len(heads) > 5  # those of the second set of members, too
+    for head in heads:
+        assert isinstance(head, TrajectoryHead)
+        np.testing.assert_array_equal(head.correlation, np.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("taken", "contrastive", "whole_cohort", "why"),
+    [
+        ("whole-cohort", [0.8, 0.9], [0.4, 0.5], "better with its patterns than with those of the contrastive start"),
+        ("contrastive", [0.03, 0.04], [0.06, 0.08], "are not distinguished better by 0.1 (loss 0.070, against 0.035;"),
+        ("contrastive", [1.2, 1.3], [0.7, 0.69], "not distinguished clearly better than by guessing (loss 0.695,"),
+        ("contrastive", [0.8, None], [0.4, 0.5], "it was asked for, or the other one cannot be computed"),
+    ],
+)
+def test_the_reason_is_one_sentence(
+    taken: str, contrastive: list[float | None], whole_cohort: list[float | None], why: str
+) -> None:
+    members = [
+        HeldOutLikelihood("straight", -1.0, None, start=taken, contrastive_loss=first, whole_cohort_loss=second)
+        for first, second in zip(contrastive, whole_cohort, strict=True)
+    ]
+    record = make_start_record(members)
+    assert record.taken == taken
+    assert record.why.startswith(f"The {taken} start was taken: ")
+    assert why in record.why
+    assert record.why.endswith(".")
+    assert (record.contrastive_loss is None) == (None in contrastive)
