@@ -41,6 +41,9 @@ ROLES = {
     "choosing": "Other tables that were looked at while the method was chosen",
 }
 FACTOR_NAMES = {"head": "head size", "field": "scanner (1.5 or 3 T)", "scanner": "scanner"}
+SHOWN = ("pca", "default", "ridge")
+"""Methods in the figure."""
+SEPARATE, MIXED = "#0072B2", "#D55E00"
 Row = dict[str, Any]
 
 
@@ -141,10 +144,11 @@ def format_report(rows: list[Row]) -> str:
         "",
     ]
     lines += [
-        "Gap: association of the matched index with a factor, less that of the other index, mean over the factors; each",
-        "association is a rank correlation, after what the factors share is removed. 1 is perfect; 0 is noise, or",
-        "indices that all measure the same. In patients whom a fit has not seen; mean over random splits with its",
-        "standard error over splits. Splits share most of their people, so that the error over people is larger.",
+        "Gap: association of the matched index with a factor, less that of the other index, mean over the factors.",
+        "Associations are rank correlations, after what the factors share is removed. The gap of the factors",
+        "themselves is 1. That of noise, or of indices that all measure the same, is about 0. Measured in patients whom a",
+        "fit has not seen: mean over random splits, and its standard error over splits. Splits share most of their",
+        "people, so errors over people are larger.",
         "",
     ]
     columns = list_columns(rows, "real-factors")
@@ -262,7 +266,54 @@ def format_bases(rows: list[Row]) -> list[str]:
 
 
 def draw_figure(rows: list[Row], path: Path) -> None:
-    """Draw how each factor shows in the index that should measure it and in the other one, by method."""
+    """Draw how strongly each factor shows in the index that follows it and in the other one, a panel a method."""
+    columns = [each for each in list_columns(rows, "real-factors") if each.method in SHOWN]
+    judged = list_judged(rows)
+    names = [name for name, table in list_tables().items() if table.role == "scenario" or name in judged]
+    figure = Figure(figsize=(2.2 + 2.3 * len(columns), 1.6 + 0.46 * len(names)), layout="constrained")
+    panels = figure.subplots(1, len(columns), sharex=True, sharey=True, squeeze=False)[0]
+    heights = {(name, k): 2.7 * i + k for i, name in enumerate(names) for k in range(2)}
+    for axes, column in zip(panels, columns, strict=True):
+        for name in names:
+            own = [
+                row for row in rows if row["table"] == name and (row["method"], row["label"]) == column and "own" in row
+            ]
+            for k, factor in enumerate(list_tables()[name].factors if own else ()):
+                x = [float(np.mean([row[kind][factor] for row in own])) for kind in ("cross", "own")]
+                height, colour = heights[name, k], SEPARATE if x[1] > x[0] else MIXED
+                axes.plot(x, [height, height], color=colour, lw=3, alpha=0.45, solid_capstyle="butt", zorder=1)
+                axes.scatter(x[0], height, s=26, facecolors="white", edgecolors=colour, zorder=2)
+                axes.scatter(x[1], height, s=30, color=colour, zorder=3)
+        gaps = average_tables(rows, column, names)
+        mean = f"\ngap {gaps.mean():.2f}" if len(gaps) else ""
+        axes.set_title(f"{column.title}{mean}", fontsize="medium")
+        axes.grid(axis="x", color="0.9")
+        axes.spines[["top", "right", "left"]].set_visible(False)
+    panels[0].set_xlim(-0.03, 1.0)
+    panels[0].set_ylim(2.7 * len(names) - 0.9, -1.2)
+    panels[0].set_yticks(list(heights.values()), [label_row(name, k) for name, k in heights])
+    for axes in panels:
+        axes.tick_params(axis="y", length=0)
+        if n_scenarios := sum(list_tables()[name].role == "scenario" for name in names):
+            axes.axhline(2.7 * n_scenarios - 0.85, color="0.5", lw=0.8, ls=":")
+    for i, name in enumerate(names):
+        panels[0].text(-0.02, 2.7 * i - 0.5, list_tables()[name].people, fontsize="x-small", color="0.45", va="bottom")
+    figure.supxlabel(
+        "how strongly the index follows the factor (rank correlation, in people who were not trained on)",
+        fontsize="medium",
+    )
+    figure.suptitle(
+        "Two things differ between these people, and nobody told the method. Does one index follow each?\n"
+        "Filled: the index that follows the factor. Open: the other index, which should not. A long line is good.",
+        fontsize="medium",
+    )
+    figure.savefig(path, dpi=130)
+
+
+def label_row(name: str, k: int) -> str:
+    """Return the label of a factor of a table."""
+    factor = list(list_tables()[name].factors)[k]
+    return FACTOR_NAMES.get(factor, factor)
 
 
 if __name__ == "__main__":

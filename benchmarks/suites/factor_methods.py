@@ -1,4 +1,4 @@
-"""Methods of the suites real-factors and real-base: each gives everyone R-indices by fits that have not seen the person.
+"""Methods of the suites real-factors and real-base: each gives R-indices by fits that have not seen the person.
 
 A new method is a class with `FoldMethod.learn` if it is fitted to prepared people, or with `Method.infer` if it takes a
 cohort as it was read, and an entry in `METHODS`.
@@ -7,8 +7,9 @@ Shape letters: N people, R regions, M patterns, K factors.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +21,10 @@ from sklearn.linear_model import LinearRegression, RidgeCV
 import rindices as ri
 from benchmarks.suites.entrants import get_entrant
 from benchmarks.suites.factor_tables import FactorTable
-from rindices._typing import FloatArray
-from rindices.learners.prepared_people import N_FOLDS, find_seen_people
+from rindices._typing import BoolArray, FloatArray
+from rindices.learners.inference import MemberHead
+from rindices.learners.prepared_people import N_FOLDS, PreparedPeople, find_seen_people
+from rindices.learners.trajectory.members import fit_trajectory_members
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.study.exceptions import NoPatternError
@@ -46,6 +49,14 @@ class Reading(NamedTuple):
 
     indices: FloatArray
     finding: str = ""
+
+
+class Fold(NamedTuple):
+    """A fit: z-scores (N, R) of everyone, the mask (N,) of whom it has seen, and what it reads of z-scores."""
+
+    z: FloatArray
+    seen: BoolArray
+    read: Reader
 
 
 class Training(NamedTuple):
@@ -119,8 +130,7 @@ class FoldMethod(Method):
     """A method that is fitted to four fifths of the people and read in the others, five times.
 
     The folds are those of the first five members of a study. Site effects, adjustment and scales are learnt inside
-    them, too. The indices of a fold are put in the order of the first one by their patterns in the training patients,
-    and are standardised to these patients.
+    them, too. See `join_folds`.
     """
 
     n_folds = N_FOLDS
@@ -131,22 +141,33 @@ class FoldMethod(Method):
 
     def infer(self, table: FactorTable, seed: int) -> Reading:
         """Return the R-indices of everyone, by fits that have not seen the person."""
-        cohort, first = table.cohort, None
-        patient, truth = cohort.is_patient, table.truth.to_numpy(dtype=float)
-        indices = np.full((len(cohort), table.n_patterns), np.nan)
-        for number, seen in enumerate(find_folds(cohort, seed)[: self.n_folds]):
-            z = compute_z(cohort, seen)
+        patient, truth = table.cohort.is_patient, table.truth.to_numpy(dtype=float)
+        folds = []
+        for number, seen in enumerate(find_folds(table.cohort, seed)[: self.n_folds]):
+            z = compute_z(table.cohort, seen)
             training = Training(z[seen & ~patient], z[seen & patient], truth[seen & patient], table.n_patterns, number)
-            read = self.learn(training)
-            known = read(training.patients)
-            order, signs = np.arange(table.n_patterns), np.ones(table.n_patterns)
-            if not self.is_supervised:
-                patterns = _compute_patterns(known, training.patients)
-                first = patterns if first is None else first
-                order, signs = _match_patterns(first, patterns)
-            values = (read(z[~seen]) - known.mean(axis=0)) / np.maximum(known.std(axis=0), 1e-12)
-            indices[~seen] = values[:, order] * signs
-        return Reading(indices)
+            folds.append(Fold(z, seen, self.learn(training)))
+        return Reading(join_folds(folds, patient, align=not self.is_supervised))
+
+
+class TrajectoryMembers(Method):
+    """The first five members of the default, without the choices of a study, which may end with one index."""
+
+    label = "default, members alone"
+    is_ours = True
+    note = "five members of the shape that they choose, with the number of patterns given and no test"
+
+    def infer(self, table: FactorTable, seed: int) -> Reading:
+        """Return the R-indices of everyone, by the member that has not seen the person."""
+        patient, masks = table.cohort.is_patient, find_folds(table.cohort, seed)
+        z = [compute_z(table.cohort, seen) for seen in masks]
+        people = [
+            PreparedPeople(CONTROL_MEAN + CONTROL_SD * each, patient.astype(np.intp), seen=seen)
+            for each, seen in zip(z, masks, strict=True)
+        ]
+        members = fit_trajectory_members(people, table.n_patterns, range(N_FOLDS), seed)
+        readers = [partial(_read_member, member.head) for member in members]
+        return Reading(join_folds(list(map(Fold, z, masks, readers)), patient))
 
 
 @dataclass(frozen=True)
@@ -204,9 +225,10 @@ class TwoNetworks(FoldMethod):
     def learn(self, training: Training) -> Reader:
         """Train one network."""
         from rindices.learners.gan.estimator import SurrealGAN
+        from rindices.learners.gan.recipe import SURREAL_GAN
 
-        settings = {"min_steps": self.n_steps, "max_steps": self.n_steps}
-        learner = SurrealGAN(n_patterns=training.n_patterns, random_state=training.seed, members=1, **settings)
+        recipe = SURREAL_GAN.replace(min_steps=self.n_steps, max_steps=self.n_steps)
+        learner = SurrealGAN(training.n_patterns, random_state=training.seed, members=1, training=recipe)
         y = np.repeat([0, 1], [len(training.controls), len(training.patients)])
         learner.fit(CONTROL_MEAN + CONTROL_SD * np.concatenate([training.controls, training.patients]), y)
         return lambda z: np.asarray(learner.transform(CONTROL_MEAN + CONTROL_SD * z))
@@ -215,6 +237,7 @@ class TwoNetworks(FoldMethod):
 METHODS: dict[str, Method] = {
     "default": StudyMethod("default"),
     "default-number-found": StudyMethod("default, number found", is_told_number=False),
+    "default-members": TrajectoryMembers(),
     "contrastive": StudyMethod("contrastive", method="contrastive"),
     "surreal-gan": TwoNetworks(),
     "pca": EntrantMethod("PCA", "normative-pca"),
@@ -227,18 +250,43 @@ METHODS: dict[str, Method] = {
 """Methods by name."""
 
 
-def find_folds(cohort: Cohort, seed: int) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+def find_folds(cohort: Cohort, seed: int) -> BoolArray:
     """Return the masks (5, N) of the people whom the fits see: the folds of the first five members of a study."""
-    strata = list(
-        zip(*(cohort.people[name].astype(str) for name in (GROUP, SITE) if name in cohort.people), strict=True)
-    )
+    names = [name for name in (GROUP, SITE) if name in cohort.people]
+    strata = list(zip(*(cohort.people[name].astype(str) for name in names), strict=True))
     return find_seen_people(cohort.volumes.to_numpy(dtype=float), strata, range(N_FOLDS), seed)
 
 
-def compute_z(cohort: Cohort, seen: "np.ndarray[Any, np.dtype[np.bool_]]") -> FloatArray:
+def compute_z(cohort: Cohort, seen: BoolArray) -> FloatArray:
     """Return the z-scores (N, R) of everyone, adjusted and standardised by the controls of a mask (N,)."""
     prepared = Preprocessing.fit(cohort, seen=seen).transform(cohort)
     return np.clip((prepared - CONTROL_MEAN) / CONTROL_SD, -_LARGEST_Z, _LARGEST_Z)
+
+
+def join_folds(folds: Sequence[Fold], patient: BoolArray, align: bool = True) -> FloatArray:
+    """Return the indices (N, M) of everyone by the fit that has not seen the person.
+
+    They are standardised to the training patients of the fit. To align them, each fit's patterns in its training
+    patients are matched to those of the first fit, with their signs.
+    """
+    first, joined = None, None
+    for z, seen, read in folds:
+        values, training = read(z), z[seen & patient]
+        known = values[seen & patient]
+        values = (values - known.mean(axis=0)) / np.maximum(known.std(axis=0), 1e-12)
+        if align:
+            patterns = _compute_patterns(known, training)
+            first = patterns if first is None else first
+            order, signs = _match_patterns(first, patterns)
+            values = values[:, order] * signs
+        joined = np.full_like(values, np.nan) if joined is None else joined
+        joined[~seen] = values[~seen]
+    assert joined is not None
+    return joined
+
+
+def _read_member(head: MemberHead, z: FloatArray) -> FloatArray:
+    return np.asarray(head.infer(CONTROL_MEAN + CONTROL_SD * z))
 
 
 def _orient(transform: Callable[[FloatArray], FloatArray], training: Training) -> Reader:

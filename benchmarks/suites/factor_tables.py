@@ -55,7 +55,7 @@ class Factor:
     present: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TableDescription:
     """A table of the suite real-factors; see ``real_factors.toml``."""
 
@@ -71,7 +71,7 @@ class TableDescription:
     regions: str = "all"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class BaseDescription:
     """A table of the suite real-base; see ``real_factors.toml``."""
 

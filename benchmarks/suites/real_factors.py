@@ -1,4 +1,4 @@
-"""Suites ``real-factors`` and ``real-base``: does a method separate what really differs between people?
+"""Suites ``real-factors`` and ``real-base``: whether a method separates what really differs between people.
 
 Real-factors: two real factors, such as age and head size, differ between "patients" and "controls", and nobody tells
 the method. In people whom a fit has not seen, its indices are compared with the factors, each factor after what it
@@ -9,6 +9,7 @@ Shape letters: N people, M patterns, K factors.
 
 import time
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +119,7 @@ class Trial:
         """Return the row."""
         row: dict[str, Any] = {"suite": self.suite, "table": self.table.name, "method": self.method}
         row |= {"label": self.label, "split": self.split}
-        draw: Any = draw_table if self.suite == "real-factors" else draw_base
-        table: FactorTable = draw(self.table, self.split, data)
+        table = _draw(self.table, self.split, data)
         row |= {"controls": table.cohort.n_controls, "patients": table.cohort.n_patients}
         start = time.process_time()
         try:
@@ -147,6 +147,12 @@ class Trial:
             for name, each in asdict(separation).items()
         }
         return {"gap": round(separation.gap, 4), **values}
+
+
+@lru_cache(maxsize=1)
+def _draw(table: TableDescription | BaseDescription, split: int, data: Path) -> FactorTable:
+    """Return the people; methods of one split of a table come one after another, and share them."""
+    return draw_base(table, split, data) if isinstance(table, BaseDescription) else draw_table(table, split, data)
 
 
 def list_trials(suite: str, tables: str, methods: str, splits: range, label: str = __version__) -> list[Trial]:
