@@ -44,6 +44,12 @@ FACTOR_NAMES = {"head": "head size", "field": "scanner (1.5 or 3 T)", "scanner":
 SHOWN = ("pca", "default", "ridge")
 """Methods in the figure."""
 SEPARATE, MIXED = "#0072B2", "#D55E00"
+EXPLANATION = """\
+Gap: association of the matched index with a factor, less that of the other index, mean over the factors. Associations
+are absolute rank correlations, after what the factors share is removed. The gap of the factors themselves is 1. That of
+indices that measure both alike is 0, and that of noise about 0.05, since the better matching is taken. Measured in
+patients whom a fit has not seen: mean over random splits, and its standard error over splits. Splits share most of
+their people, so errors over people are larger."""
 Row = dict[str, Any]
 
 
@@ -143,14 +149,7 @@ def format_report(rows: list[Row]) -> str:
         "`python -m benchmarks.real_factors measure`, settings in [real_factors.toml](../../suites/real_factors.toml)",
         "",
     ]
-    lines += [
-        "Gap: association of the matched index with a factor, less that of the other index, mean over the factors.",
-        "Associations are rank correlations, after what the factors share is removed. The gap of the factors",
-        "themselves is 1. That of noise, or of indices that all measure the same, is about 0. Measured in patients whom a",
-        "fit has not seen: mean over random splits, and its standard error over splits. Splits share most of their",
-        "people, so errors over people are larger.",
-        "",
-    ]
+    lines += [*EXPLANATION.splitlines(), ""]
     columns = list_columns(rows, "real-factors")
     notes = [
         f"{METHODS[each].label}: {METHODS[each].note}."
@@ -304,7 +303,7 @@ def draw_figure(rows: list[Row], path: Path) -> None:
     )
     figure.suptitle(
         "Two things differ between these people, and nobody told the method. Does one index follow each?\n"
-        "Filled: the index that follows the factor. Open: the other index, which should not. A long line is good.",
+        "Filled: the index that follows the factor. Open: the other index, which should not. A long blue line is good.",
         fontsize="medium",
     )
     figure.savefig(path, dpi=130)

@@ -66,15 +66,15 @@ class Training(NamedTuple):
     ----------
     controls, patients : ndarray of shape (N, R)
         z-scores, in standard deviations of these controls.
-    truth : ndarray of shape (patients, K)
-        For supervised methods alone.
+    truth : ndarray of shape (patients, K), optional
+        Factors of these patients, for supervised methods alone.
     n_patterns : int
     seed : int
     """
 
     controls: FloatArray
     patients: FloatArray
-    truth: FloatArray
+    truth: FloatArray | None
     n_patterns: int
     seed: int
 
@@ -145,7 +145,8 @@ class FoldMethod(Method):
         folds = []
         for number, seen in enumerate(find_folds(table.cohort, seed)[: self.n_folds]):
             z = compute_z(table.cohort, seen)
-            training = Training(z[seen & ~patient], z[seen & patient], truth[seen & patient], table.n_patterns, number)
+            told = truth[seen & patient] if self.is_supervised else None
+            training = Training(z[seen & ~patient], z[seen & patient], told, table.n_patterns, number)
             folds.append(Fold(z, seen, self.learn(training)))
         return Reading(join_folds(folds, patient, align=not self.is_supervised))
 
@@ -208,6 +209,7 @@ class Regression(FoldMethod):
 
     def learn(self, training: Training) -> Reader:
         """Fit the regressions."""
+        assert training.truth is not None
         ranks = np.apply_along_axis(rankdata, 0, training.truth)
         models = [self.make().fit(training.patients, rank) for rank in ranks.T]
         return lambda z: np.stack([model.predict(z) for model in models], axis=1)

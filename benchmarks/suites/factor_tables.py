@@ -9,7 +9,7 @@ Shape letters: N people, K factors.
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -224,6 +224,7 @@ def draw_base(base: BaseDescription, seed: int, data: Path) -> FactorTable:
     return _make_table(source._replace(volumes=changed), rows, patient, truth, base.told, bool(base.sites))
 
 
+@lru_cache(maxsize=4)
 def read_source(name: str, data: Path) -> Source:
     """Return everybody of a public table, without people who lack a region or have one that is not positive."""
     if not data.is_dir():

@@ -32,6 +32,7 @@ from rindices._version import __version__
 from rindices.errors import RindicesError, SimulationError, did_you_mean
 from rindices.selection.agreement import pattern_c_index
 
+_ROUNDING = 1e-8
 SUITES = ("real-factors", "real-base")
 
 
@@ -82,9 +83,10 @@ def _correlate_partially(truth: FloatArray, indices: FloatArray) -> FloatArray:
     for k in range(factors.shape[1]):
         others = np.column_stack([np.ones(len(factors)), np.delete(factors, k, axis=1)])
         both = np.column_stack([factors[:, k], ranks])
-        both = both - others @ np.linalg.lstsq(others, both, rcond=None)[0]
-        lengths = np.linalg.norm(both, axis=0)
-        correlations[k] = both[:, 0] @ both[:, 1:] / np.maximum(lengths[0] * lengths[1:], 1e-12)
+        rest = both - others @ np.linalg.lstsq(others, both, rcond=None)[0]
+        rest[:, np.linalg.norm(rest, axis=0) < _ROUNDING * np.linalg.norm(both, axis=0)] = 0.0
+        lengths = np.linalg.norm(rest, axis=0)
+        correlations[k] = rest[:, 0] @ rest[:, 1:] / np.maximum(lengths[0] * lengths[1:], _ROUNDING)
     return correlations
 
 
