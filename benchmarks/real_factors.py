@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.suites.factor_methods import METHODS
+from benchmarks.suites.factor_methods import METHODS, StudyMethod
 from benchmarks.suites.factor_tables import list_bases, list_tables, read_rules
 from benchmarks.suites.real_factors import SUITES, list_trials
 from rindices._version import __version__
@@ -160,7 +160,7 @@ def format_report(rows: list[Row]) -> str:
     for role, heading in ROLES.items():
         names = [name for name, table in list_tables().items() if table.role == role]
         lines += [f"## {heading}", *format_role(rows, columns, names, role), ""]
-    lines += [*format_versions(rows), *format_bases(rows)]
+    lines += [*format_versions(rows), *format_numbers(rows), *format_bases(rows)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -220,23 +220,40 @@ def describe_table(name: str) -> str:
 
 def format_versions(rows: list[Row]) -> list[str]:
     """Return how later versions of the default compare with the better of PCA and the first version."""
-    later = [
-        each for each in list_columns(rows, "real-factors") if each.method == "default" and each.label != FIRST_VERSION
-    ]
+    columns = list_columns(rows, "real-factors")
     lines = []
-    for column in later:
+    for column in (each for each in columns if each.method == "default" and each.label != FIRST_VERSION):
         own, others = collect(rows, "real-factors", column), [Column("default", FIRST_VERSION), Column("pca", "")]
-        lines += [
-            f"## {column.title} less the better of PCA and {FIRST_VERSION}",
-            "| reporting table | difference |",
-            "|---|---|",
-        ]
+        lines += [f"## {column.title} less the better of PCA and {FIRST_VERSION}, in the same splits"]
+        lines += ["| reporting table | difference | lower by more than 0.05 and its error |", "|---|---|---|"]
         for name in list_judged(rows):
             rivals = [collect(rows, "real-factors", each).get(name, pd.Series(dtype=float)) for each in others]
             better = max(rivals, key=lambda each: each.mean() if len(each) else -np.inf)
-            lines.append(f"| `{name}` | {format_value(own.get(name, pd.Series(dtype=float)) - better)} |")
+            difference = (own.get(name, pd.Series(dtype=float)) - better).dropna()
+            is_lower = len(difference) > 1 and difference.mean() < -max(0.05, difference.sem())
+            lines.append(f"| `{name}` | {format_value(difference)} | {'yes' if is_lower else 'no'} |")
         lines.append("")
     return lines
+
+
+def format_numbers(rows: list[Row]) -> list[str]:
+    """Return in how many splits studies ended with as many indices as there are factors."""
+    studies = [each for each in list_columns(rows, "real-factors") if isinstance(METHODS[each.method], StudyMethod)]
+    lines = ["## Studies that ended with an index for each factor", "Others ended with one index, or with none.", ""]
+    lines += ["| table | " + " | ".join(column.title for column in studies) + " |", "|---" * (len(studies) + 1) + "|"]
+    for name, table in list_tables().items():
+        cells = []
+        for method, label in studies:
+            numbers = [
+                row["patterns"]
+                for row in rows
+                if (row["table"], row["method"], row["label"]) == (name, method, label) and "patterns" in row
+            ]
+            right = sum(number == len(table.factors) for number in numbers)
+            cells.append(f"{right} of {len(numbers)}" if numbers else "")
+        if any(cells):
+            lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    return [*lines, ""]
 
 
 def format_bases(rows: list[Row]) -> list[str]:

@@ -246,6 +246,29 @@ def test_rows_that_are_there_are_not_measured_again(people: Path, monkeypatch: p
     assert f"{np.mean(gaps):.2f} ± {error:.2f}" in (people / "table.md").read_text("utf-8")
 
 
+def test_a_later_version_is_compared_with_the_better_of_pca_and_the_first_one() -> None:
+    gaps = {
+        "fcon_sex_head": {("pca", ""): 0.30, ("default", "0.1.0"): 0.20, ("default", "next"): 0.22},
+        "autism_age_head": {("pca", ""): 0.10, ("default", "0.1.0"): 0.20, ("default", "next"): 0.40},
+        "oasis_age_sex": {("pca", ""): 0.90, ("default", "0.1.0"): 0.90, ("default", "next"): 0.10},
+    }
+    rows = [
+        {"suite": "real-factors", "table": table, "method": method, "label": label, "split": split}
+        | {"controls": 30 if table == "oasis_age_sex" else 60, "patients": 90, "patterns": 2, "gap": gap + 0.02 * split}
+        for table, measured in gaps.items()
+        for (method, label), gap in measured.items()
+        for split in range(2)
+    ]
+    assert command.list_judged(rows) == ["fcon_sex_head", "autism_age_head"]
+    report = command.format_report(rows)
+    assert "| `fcon_sex_head` | -0.08 ± 0.00 | yes |" in report
+    assert "| `autism_age_head` | 0.20 ± 0.00 | no |" in report
+    assert "| `oasis_age_sex` | 0" not in report
+    assert "OASIS-1 without dementia, cortical thickness by ANTs), not judged | 30 + 90 |" in report
+    summary = next(line for line in report.splitlines() if line.startswith("| default (next) |"))
+    assert summary == "| default (next) |  |  | 0.32 ± 0.01 | 0.11 ± 0.00 |"
+
+
 def test_unknown_names_are_refused_with_a_hint() -> None:
     with pytest.raises(SimulationError, match=r"no table 'ants_age'.*ants_age_sex"):
         list_trials("real-factors", "ants_age", "pca", range(1))
