@@ -10,7 +10,7 @@ that two versions stand side by side. It is the version of the package, if left 
 
 Everything runs in one process with one thread, so that processor seconds can be compared. Rows are written to
 ``results/real_factors/rows.json`` as they end; rows that are there are not measured again. Both commands write
-``results/real_factors/table.md`` and the figure ``docs/real_factors.png`` from the rows.
+``table.md`` and ``figure.png`` beside them.
 """
 
 import argparse
@@ -31,7 +31,6 @@ from rindices._version import __version__
 from rindices.atomic import write_atomically
 
 OUT = Path(__file__).parent / "results" / "real_factors"
-FIGURE = Path(__file__).parents[1] / "docs" / "real_factors.png"
 FIRST_VERSION = "0.1.0"
 """The version with which later ones are compared."""
 ROLES = {
@@ -94,8 +93,7 @@ def main() -> None:
                 )
     rows = list(read_rows(path).values())
     (options.out / "table.md").write_text(format_report(rows), "utf-8")
-    if options.out == OUT:
-        draw_figure(rows, FIGURE)
+    draw_figure(rows, options.out / "figure.png")
 
 
 def read_rows(path: Path) -> dict[str, Row]:
@@ -284,6 +282,8 @@ def format_bases(rows: list[Row]) -> list[str]:
 def draw_figure(rows: list[Row], path: Path) -> None:
     """Draw how strongly each factor shows in the index that follows it and in the other one, a panel a method."""
     columns = [each for each in list_columns(rows, "real-factors") if each.method in SHOWN]
+    if not columns:
+        return
     judged = list_judged(rows)
     names = [name for name, table in list_tables().items() if table.role == "scenario" or name in judged]
     figure = Figure(figsize=(2.2 + 2.3 * len(columns), 1.6 + 0.46 * len(names)), layout="constrained")
@@ -304,6 +304,7 @@ def draw_figure(rows: list[Row], path: Path) -> None:
         mean = f"\ngap {gaps.mean():.2f}" if len(gaps) else ""
         axes.set_title(f"{column.title}{mean}", fontsize="medium")
         axes.grid(axis="x", color="0.9")
+        axes.patch.set_visible(False)  # the names of people reach into the next panel
         axes.spines[["top", "right", "left"]].set_visible(False)
     panels[0].set_xlim(-0.03, 1.0)
     panels[0].set_ylim(2.7 * len(names) - 0.9, -1.2)
@@ -311,9 +312,11 @@ def draw_figure(rows: list[Row], path: Path) -> None:
     for axes in panels:
         axes.tick_params(axis="y", length=0)
         if n_scenarios := sum(list_tables()[name].role == "scenario" for name in names):
-            axes.axhline(2.7 * n_scenarios - 0.85, color="0.5", lw=0.8, ls=":")
+            axes.axhline(2.7 * n_scenarios - 1.3, color="0.5", lw=0.8, ls=":")
     for i, name in enumerate(names):
-        panels[0].text(-0.02, 2.7 * i - 0.5, list_tables()[name].people, fontsize="x-small", color="0.45", va="bottom")
+        people = list_tables()[name].people
+        text = panels[0].text(-0.02, 2.7 * i - 0.5, people, fontsize="x-small", color="0.45", va="bottom")
+        text.set_in_layout(False)
     figure.supxlabel(
         "how strongly the index follows the factor (rank correlation, in people who were not trained on)",
         fontsize="medium",
