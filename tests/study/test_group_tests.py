@@ -111,10 +111,13 @@ def test_what_the_tests_support() -> None:
 
 
 def test_numbers_next_to_the_one_of_the_test_are_tried() -> None:
-    assert make_tests(3).list_numbers_to_try(8) == (2, 3, 4)
+    assert make_tests(3).list_numbers_to_try(8) == (1, 2, 3, 4)
+    assert make_tests(4).list_numbers_to_try(8) == (1, 3, 4, 5)
+    assert make_tests(4).list_numbers_to_try(8, from_one=False) == (3, 4, 5)
     assert make_tests(1).list_numbers_to_try(8) == (1, 2)
-    assert make_tests(4).list_numbers_to_try(3) == (3,)
-    assert make_tests(6).list_numbers_to_try(2) == (2,)
+    assert make_tests(4).list_numbers_to_try(3) == (1, 3)
+    assert make_tests(6).list_numbers_to_try(2) == (1, 2)
+    assert make_tests(6).list_numbers_to_try(2, from_one=False) == (2,)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@
 A grid point is a number of patterns M and a weight of orthogonality lambda. Its members are trained alike, except for
 their random streams. If they agree, the result does not depend on chance in training: only such a grid point is
 stable. Of the stable ones, the one under which people that members have not seen are most likely is chosen, unless a
-smaller number of patterns agrees better; for learners without a likelihood, the one whose members agree best.
+smaller number of patterns agrees better, or describes these people clearly better and is not stable; for learners
+without a likelihood, the one whose members agree best. Among patterns of which any are diffuse (`whole_cohort_start`),
+the group loss of these people takes the place of their likelihood, because the likelihood also rewards a better
+description of what patients and controls share.
 
 Shape letters: S members, N people, M patterns.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -71,7 +74,8 @@ class Candidate(NamedTuple):
     difference agreement of E pairs of fits on disjoint halves of the people. If given, it replaces the agreement among
     members, who share people; held_out (T,): mean log-likelihood of the people that each of the T members of the first
     set has not seen, with the shape of patterns that they prefer together. If all candidates have it, it decides;
-    converged: number of members that converged; S if not given. Converged members of another shape are not usable.
+    converged: number of members that converged; S if not given. Converged members of another shape are not usable;
+    group_loss (T,): group loss of these people; is_diffuse: whether the members are of the whole-cohort start.
     """
 
     point: GridPoint
@@ -81,6 +85,8 @@ class Candidate(NamedTuple):
     evidence: FloatArray | None = None
     held_out: FloatArray | None = None
     converged: int | None = None
+    group_loss: FloatArray | None = None
+    is_diffuse: bool = False
 
 
 class CandidateEvaluation(NamedTuple):
@@ -178,7 +184,8 @@ def choose_grid_point(
     stable = [k for k, each in evaluated.items() if each.evaluation.stable]
     if not stable:
         return SelectionResult(tuple(each.evaluation for each in evaluated.values()), None)
-    choice = _choose_by_likelihood(candidates, _list_unrivalled(evaluated))
+    kept = _list_unrivalled(evaluated)
+    choice = _choose_by_likelihood(candidates, kept, set(range(len(candidates))) - set(kept))
     if choice is None:
         best = max(stable, key=lambda k: evaluated[k].rank_value)
         bootstraps = {k: evaluated[k].bootstrap for k in stable}
@@ -195,7 +202,8 @@ def choose_and_measure(
 ) -> SelectionResult:
     """Choose among candidates whose evidence and later members are costly: they are asked for where they are needed.
 
-    Evidence is measured for the most likely candidate and for those with fewer patterns, until one is stable.
+    Evidence is measured for the most likely candidate and for those with fewer patterns, until one is stable. A
+    candidate with more patterns than a refused one is not taken if it is clearly less likely than that one.
     ``measure`` returns candidates with evidence; ``complete`` returns the chosen one with all its members.
     """
     known, evaluated, remaining = list(candidates), dict[int, _Evaluated](), list(range(len(candidates)))
@@ -204,9 +212,11 @@ def choose_and_measure(
         known[k], evaluated[k] = candidate, _evaluate(candidate, [seed, k], min_concordance)
 
     while remaining:
-        choice = _choose_by_likelihood(known, remaining)
-        if choice is None:
+        choice = _choose_by_likelihood(known, remaining, set(range(len(known))) - set(remaining))
+        if choice is None and not _has_likelihoods(known):
             return choose_grid_point(measure([each.point for each in known]), seed, min_concordance)
+        if choice is None:
+            break
         best, ties = choice
         missing = [
             k
@@ -232,7 +242,7 @@ def _conclude(
     candidates: Sequence[Candidate], evaluated: Mapping[int, _Evaluated], best: int, ties: tuple[int, ...]
 ) -> SelectionResult:
     """Return the result of a choice, with the members of the consensus."""
-    unknown = (None, (np.nan, np.nan), True, NOT_MEASURED)
+    unknown = (None, (np.nan, np.nan), False, NOT_MEASURED)
     evaluations = tuple(
         evaluated[k].evaluation
         if k in evaluated
@@ -258,19 +268,56 @@ def _list_unrivalled(evaluated: Mapping[int, _Evaluated]) -> list[int]:
     ]
 
 
-def _choose_by_likelihood(candidates: Sequence[Candidate], stable: Sequence[int]) -> tuple[int, tuple[int, ...]] | None:
+def _choose_by_likelihood(
+    candidates: Sequence[Candidate], stable: Sequence[int], refused: Collection[int] = ()
+) -> tuple[int, tuple[int, ...]] | None:
     """Return the position of the simplest of the most likely candidates, and the others that are as likely.
 
-    None where a likelihood is missing, or where candidates have different numbers of members.
+    stable: positions to choose from; refused: positions of others, than which a candidate with more patterns must not
+    be clearly less likely. None where a likelihood is missing, where candidates have different numbers of members, or
+    where none is left.
     """
-    ordered = sorted(stable, key=lambda k: candidates[k].point.n_patterns)
-    likelihoods = [values for k in ordered if (values := candidates[k].held_out) is not None]
-    if len(set(map(len, likelihoods))) > 1 or len(likelihoods) < len(ordered) or not np.isfinite(likelihoods).all():
+    if not _has_likelihoods(candidates):
         return None
-    best = choose_simplest_setting(likelihoods)
-    differences = [likelihoods[best] - other for other in likelihoods]
+    values = score_candidates(candidates)
+
+    def is_clearly_worse(k: int) -> bool:
+        number = candidates[k].point.n_patterns
+        smaller = [other for other in refused if candidates[other].point.n_patterns < number]
+        return any(exceeds_chance(values[other] - values[k]) for other in smaller)
+
+    ordered = sorted((k for k in stable if not is_clearly_worse(k)), key=lambda k: candidates[k].point.n_patterns)
+    if not ordered:
+        return None
+    scores = [values[k] for k in ordered]
+    best = choose_simplest_setting(scores)
+    differences = [scores[best] - other for other in scores]
     ties = [k for k, d in enumerate(differences) if k != best and not exceeds_chance(d) and not exceeds_chance(-d)]
     return ordered[best], tuple(ordered[k] for k in ties)
+
+
+def _has_likelihoods(candidates: Sequence[Candidate]) -> bool:
+    """Return whether all candidates have a likelihood of the same people."""
+    likelihoods = [values for each in candidates if (values := each.held_out) is not None]
+    return (
+        len(likelihoods) == len(candidates)
+        and len(set(map(len, likelihoods))) == 1
+        and bool(np.isfinite(likelihoods).all())
+    )
+
+
+def is_decided_by_group_loss(candidates: Sequence[Candidate]) -> bool:
+    """Return whether the group loss decides: any candidate is diffuse, and all have a group loss."""
+    losses = [each.group_loss for each in candidates]
+    return any(each.is_diffuse for each in candidates) and all(
+        loss is not None and np.isfinite(loss).all() for loss in losses
+    )
+
+
+def score_candidates(candidates: Sequence[Candidate]) -> list[FloatArray]:
+    """Return by how much each candidate is preferred, by the people that each of its members has not seen (T,)."""
+    by_loss = is_decided_by_group_loss(candidates)
+    return [np.asarray(-np.asarray(each.group_loss) if by_loss else each.held_out, dtype=float) for each in candidates]
 
 
 def compute_candidate_agreement(candidate: Candidate) -> MembersAgreement | None:

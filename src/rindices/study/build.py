@@ -79,6 +79,20 @@ def collect_likelihoods(members: Sequence[Member]) -> FloatArray | None:
     return np.array([each.get_value(shape) for each in held_out])
 
 
+def collect_group_losses(members: Sequence[Member]) -> FloatArray | None:
+    """Return the group loss of held-out people of the first set of members (S,), by the start that was taken."""
+    losses = [
+        each.whole_cohort_loss if each.start == "whole-cohort" else each.contrastive_loss
+        for each in list_first_likelihoods(members)
+    ]
+    return None if not losses or None in losses else np.array(losses, dtype=float)
+
+
+def is_diffuse(members: Sequence[Member]) -> bool:
+    """Return whether members are of the whole-cohort start."""
+    return any(each.start == "whole-cohort" for each in list_first_likelihoods(members))
+
+
 def list_first_likelihoods(members: Sequence[Member]) -> list[HeldOutLikelihood]:
     """Return the likelihoods of the first set of members, which alone are fitted with all shapes."""
     return [each.held_out for each in members if each.held_out is not None and each.number < N_FOLDS]

@@ -64,7 +64,7 @@ def _fit_tested(study: Study, store: RunStore, engine: Engine, observer: StudyOb
         largest = find_largest_number(cohort.n_patients, cohort.n_regions, model.method)
         method = model.get_method()
         usual = tuple(number for number in method.patterns if number <= largest)
-        numbers = model.patterns or usual or study.tests.list_numbers_to_try(largest)
+        numbers = model.patterns or usual or study.tests.list_numbers_to_try(largest, from_one=method.compares_halves)
         people = StudyPeople(study, model.model_copy(update={"patterns": numbers}))
         training = CohortTraining(people, store, engine, observer)
         if method.min_concordance is not None:

@@ -28,7 +28,7 @@ from rindices.selection.choose import (
     is_clearly_judged,
 )
 from rindices.selection.group_difference import MIN_POWER
-from rindices.study.build import collect_likelihoods
+from rindices.study.build import collect_group_losses, collect_likelihoods, is_diffuse
 from rindices.study.config import ModelConfig
 from rindices.study.engines import NO_OBSERVER, StudyObserver
 from rindices.study.exceptions import NoPatternError
@@ -82,7 +82,7 @@ class StudyEnd(NamedTuple):
         return self._make_selection(
             finding,
             best.setting.n_patterns if has_patterns else None,
-            "agreement" if best.held_out is None else "likelihood",
+            _name_criterion(evaluated, best),
             chosen=best,
             ties=tuple(evaluated[index].setting for index in choice.ties),
             grid=evaluated if has_patterns else failed,
@@ -109,6 +109,14 @@ class StudyEnd(NamedTuple):
             patterns = join_names(format_count(candidate.setting.n_patterns, "pattern") for candidate in failed)
             cure = f"{patterns}, as asked, gave no stable result, so there is no model."
         return NoPatternError(f"{what}. {cure}", self._make_selection(Finding.NO_DIFFERENCE, None, **fields))
+
+
+def _name_criterion(evaluated: Records, best: CandidateRecord) -> str:
+    """Return what decided among settings, see `rindices.selection.choose`."""
+    if best.held_out is None:
+        return "agreement"
+    is_diffuse = any(each.start is not None and each.start.taken == "whole-cohort" for each in evaluated)
+    return "group loss" if is_diffuse else "likelihood"
 
 
 @dataclass
@@ -196,7 +204,17 @@ class SettingsTraining(ABC):
         evidence = np.array(split_halves) if split_halves else None
         numbers = tuple(member.number for member in usable)
         converged = sum(member.outcome is TrainingOutcome.CONVERGED for member in members)
-        return Candidate(point, indices, numbers, len(members), evidence, collect_likelihoods(members), converged)
+        return Candidate(
+            point,
+            indices,
+            numbers,
+            trained=len(members),
+            evidence=evidence,
+            held_out=collect_likelihoods(members),
+            converged=converged,
+            group_loss=collect_group_losses(members),
+            is_diffuse=is_diffuse(members),
+        )
 
     def measure(self, points: Sequence[GridPoint]) -> list[Candidate]:
         """Compare fits on disjoint halves, for as many sets of members of a setting as are needed to judge it."""

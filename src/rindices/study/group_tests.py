@@ -70,10 +70,14 @@ class GroupTests:
             return Finding.NO_DIFFERENCE
         return Finding.PATTERNS if self.dimensions.number else Finding.MEAN_DIFFERENCE
 
-    def list_numbers_to_try(self, largest: int) -> tuple[int, ...]:
-        """Return the numbers of patterns next to the one of the test, from 1 to the largest that can be trained."""
+    def list_numbers_to_try(self, largest: int, from_one: bool = True) -> tuple[int, ...]:
+        """Return the numbers of patterns next to the one of the test, up to the largest that can be trained.
+
+        from_one: also 1, since the test counts directions, and patterns that differ in their stages have several.
+        """
         number = self.dimensions.number
-        return tuple(n for n in (number - 1, number, number + 1) if 1 <= n <= largest) or (largest,)
+        near = {min(n, largest) for n in (number - 1, number, number + 1) if n >= 1}
+        return tuple(sorted(near | {1} if from_one else near))
 
     def describe_p(self) -> str:
         """Return p of the first test with its Monte Carlo error."""

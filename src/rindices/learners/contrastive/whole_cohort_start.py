@@ -46,9 +46,9 @@ RATIO_WEIGHT = 1.0
 CHANCE_LOSS = float(np.log(2.0))
 """Group loss of a model that says nothing about who is a patient."""
 MIN_LOSS_GAIN, MIN_CHANCE_GAIN = 0.1, 0.01
-"""By how much the group loss of the whole-cohort start must be below that of the contrastive start, and below chance. In
-100 draws of permuted labels of five real tables, it was below chance in four, and by more than 0.01 in one; in 50 draws
-of tables whose people differ by two real factors it was always below by more."""
+"""By how much the group loss of the whole-cohort start must be below that of the contrastive start, and below chance.
+In 100 draws of permuted labels of five real tables, it was below chance in four, and by more than 0.01 in one; in 50
+draws of tables whose people differ by two real factors it was always below by more."""
 MAX_LOG_RATIO = 5.0
 """Log ratios are clipped to this size, so that no single outlier decides."""
 _MIN_EIGENVALUE_SHARE = 0.05  # of the largest eigenvalue of E
