@@ -40,7 +40,7 @@ def test_a_study_of_diffuse_patterns(tmp_path: Path) -> None:
     ("taken", "contrastive", "whole_cohort", "why"),
     [
         ("whole-cohort", [0.8, 0.9], [0.4, 0.5], "better with its patterns than with those of the contrastive start"),
-        ("contrastive", [0.03, 0.04], [0.06, 0.08], "are not distinguished better by 0.1 (loss 0.070, against 0.035;"),
+        ("contrastive", [0.03, 0.04], [0.06, 0.08], "are not distinguished better by 0.05 (loss 0.070, against 0.035;"),
         ("contrastive", [1.2, 1.3], [0.7, 0.69], "not distinguished clearly better than by guessing (loss 0.695,"),
         ("contrastive", [0.8, None], [0.4, 0.5], "it was asked for, or the other one cannot be computed"),
     ],
