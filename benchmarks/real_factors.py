@@ -157,7 +157,8 @@ def format_report(rows: list[Row]) -> str:
     lines += [*notes, "", *format_summary(rows, columns)]
     for role, heading in ROLES.items():
         names = [name for name, table in list_tables().items() if table.role == role]
-        lines += [f"## {heading}", *format_role(rows, columns, names, role), ""]
+        if any(row["table"] in names for row in rows):
+            lines += [f"## {heading}", *format_role(rows, columns, names, role), ""]
     lines += [*format_versions(rows), *format_numbers(rows), *format_bases(rows)]
     return "\n".join(lines).rstrip() + "\n"
 
