@@ -81,7 +81,10 @@ def check_decision(decided_by: str, reading: Reading) -> None:
         number = reading.written.truth.get_option("--patterns")
         reading.check_equal(str(len(reading.written.names)), number, "the number that was asked for")
     else:
-        true = "agreement" if reading.written.held_out is None else "likelihood"
+        grid = reading.written.selection["grid"]
+        is_diffuse = any((each.get("start") or {}).get("taken") == "whole-cohort" for each in grid)
+        by_people = "group loss" if is_diffuse else "likelihood"
+        true = "agreement" if reading.written.held_out is None else by_people
         reading.check_equal(decided_by, true, "what decided the number")
 
 
@@ -89,6 +92,13 @@ def _read_visits(text: str, reading: Reading) -> None:
     held_out = reading.written.held_out
     reading.check_equal(text, None if held_out is None else held_out.get("visits"), "how visits were used")
     reading.check((reading.written.folder / "r_indices_visits.tsv").is_file(), "there are visits")
+
+
+def _read_start(text: str, reading: Reading) -> None:
+    """The start that was taken is named where it is not that of local patterns."""
+    start = (reading.written.selection["chosen"] or {}).get("start") or {}
+    reading.check_equal(text, start.get("why"), "why the start was taken")
+    reading.check_equal(start.get("taken"), "whole-cohort", "start that is named")
 
 
 def _read_agreement(text: str, reading: Reading) -> None:
@@ -149,6 +159,7 @@ _FACTS = {
     "difference": _read_difference,
     "patterns": _read_number,
     "shape": phrases.read_shape,
+    "start": _read_start,
     "visits": _read_visits,
     "agreement": _read_agreement,
     "tied with": _read_ties,
@@ -233,6 +244,7 @@ def read_json(values: dict[str, Any], reading: Reading) -> None:
         "scans": {"controls": scans["control"], "patients": scans["patient"]} if several else None,
         "number_of_patterns": selection["number_of_patterns"],
         "orthogonality": chosen and chosen["setting"]["orthogonality"],
+        "start": chosen and chosen.get("start") and chosen["start"]["taken"],
         "visits": held_out and held_out.get("visits"),
         "model": None if written.is_null else str(written.folder / "model.safetensors"),
         "report": str(written.folder / "report.html") if written.study.with_report else None,

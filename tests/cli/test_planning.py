@@ -50,13 +50,13 @@ def test_own_controls_are_as_many_as_they_are_and_adjusted_by_default(tmp_path: 
     controls = simulated.cohort.take(simulated.cohort.is_control)
     table = pd.concat([controls.people, controls.covariates, controls.volumes], axis=1).drop(columns="group")
     table.to_csv(tmp_path / "own.csv", index=False)
-    how = ["power", "--controls", str(tmp_path / "own.csv"), "--effect-d", "3", "--cohorts", "1", "--workers", "1"]
+    how = ["power", "--controls", str(tmp_path / "own.csv"), "--effect-d", "1.5", "--cohorts", "1", "--workers", "1"]
     value = json.loads(CliRunner().invoke(app, [*how, "--patterns", "1", "--json"]).stdout)
     assert [(row["controls"], row["patients"]) for row in value["rows"]] == [(80, n) for n in (100, 200, 400, 800)]
     assert value["covariates"] == ["age", "sex", "icv"]
     done = CliRunner().invoke(app, [*how, "--people", "80+100", "--covariates", "none"])
     assert [line.split("|")[1].strip() for line in done.stdout.splitlines()[2:5]] == ["1", "2", "3"]
-    assert "1 pattern of d 3: 80 controls and 100 patients are enough, the right number is found in" in done.stdout
+    assert "1 pattern of d 1.5: 80 controls and 100 patients are enough, the right number is found in" in done.stdout
     assert CliRunner().invoke(app, [*how, "--patterns", "many"]).exit_code == 2
 
 
