@@ -45,6 +45,22 @@ def test_the_point_with_the_highest_agreement_is_chosen() -> None:
         assert evaluation.interval[0] < evaluation.concordance < evaluation.interval[1] + 0.02
 
 
+def test_the_largest_number_on_which_members_agree_almost_as_well_is_chosen() -> None:
+    """With a margin: two patterns agree best, three a little less, four clearly less; of three, the better lambda."""
+    candidates = [
+        make_candidate(simulate_members(0.10, n_patterns=2)),
+        make_candidate(simulate_members(0.16, n_patterns=3), 0.4),
+        make_candidate(simulate_members(0.13, n_patterns=3), 0.6),
+        make_candidate(simulate_members(0.40, n_patterns=4), 0.6),
+    ]
+    choice = choose_grid_point(candidates)
+    concordances = [each.concordance for each in choice.evaluations]
+    assert choice.best == 0
+    assert concordances[0] - 0.05 < concordances[1] < concordances[2] < concordances[0]
+    assert concordances[3] < concordances[0] - 0.05
+    assert choose_grid_point(candidates, number_margin=0.05).best == 2
+
+
 def test_a_tie_is_reported() -> None:
     choice = choose_grid_point(
         [

@@ -172,11 +172,16 @@ def _evaluate(candidate: Candidate, seed: Sequence[int], min_concordance: float)
 
 
 def choose_grid_point(
-    candidates: Sequence[Candidate], seed: int = 0, min_concordance: float = MIN_STABLE_CONCORDANCE
+    candidates: Sequence[Candidate],
+    seed: int = 0,
+    min_concordance: float = MIN_STABLE_CONCORDANCE,
+    number_margin: float = 0.0,
 ) -> SelectionResult:
     """Choose the grid point whose members agree best, its best member and the members that agree with it.
 
-    seed: seed of the bootstrap; min_concordance: minimum of the lower confidence bound of a stable grid point.
+    seed: seed of the bootstrap; min_concordance: minimum of the lower confidence bound of a stable grid point;
+    number_margin: by how much members of the largest number of patterns may agree less than those of the best. Members
+    agree about as well on a pattern too few as on the right number, and clearly less on one too many.
     """
     if not candidates:
         raise InputError("there is no grid point to choose from: give at least one number of patterns.")
@@ -187,7 +192,11 @@ def choose_grid_point(
     kept = _list_unrivalled(evaluated)
     choice = _choose_by_likelihood(candidates, kept, set(range(len(candidates))) - set(kept))
     if choice is None:
-        best = max(stable, key=lambda k: evaluated[k].rank_value)
+        highest = max(evaluated[k].rank_value for k in stable)
+        near = [k for k in stable if evaluated[k].rank_value >= highest - number_margin]
+        largest = max(candidates[k].point.n_patterns for k in near)
+        in_number = [k for k in near if candidates[k].point.n_patterns == largest]
+        best = max(in_number, key=lambda k: evaluated[k].rank_value)
         bootstraps = {k: evaluated[k].bootstrap for k in stable}
         choice = best, tuple(k for k in stable if k != best and _are_tied(bootstraps[best], bootstraps[k]))
     return _conclude(candidates, evaluated, *choice)

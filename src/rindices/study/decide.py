@@ -176,7 +176,8 @@ class SettingsTraining(ABC):
         for candidate in candidates:
             if (agreement := compute_candidate_agreement(candidate)) is not None:
                 self.observer.on_setting(candidate.point, agreement.concordance)
-        return choose_grid_point(candidates, self.plan[0].seed, min_concordance)
+        margin = get_study_method(self.plan[0].method).number_margin
+        return choose_grid_point(candidates, self.plan[0].seed, min_concordance, margin)
 
     def train(self, works: Sequence[MemberSet]) -> list[list[Member]]:
         """Train member sets and return their members."""

@@ -106,6 +106,9 @@ class StudyMethod:
         the same.
     min_concordance : float or None
         Lowest agreement of members that are used; None for that of all methods.
+    number_margin : float
+        By how much members may agree less on a larger number of patterns that is chosen all the same; see
+        `choose_grid_point`.
     uses_one_member : bool
         Whether the model is the member that agrees best with the others. If not, it is the mean of the members.
     training_module : str or None
@@ -121,6 +124,7 @@ class StudyMethod:
     uses_measured_cells: bool = False
     uses: frozenset[str] = frozenset({"reference"})
     adjust: str | None = None
+    number_margin: float = 0.0
     training_module: str | None = None
     compares_halves: bool = False
     is_refitted: bool = False
@@ -329,6 +333,7 @@ class _SurrealGANMethod(StudyMethod):
     orthogonality_weights = (0.1, 0.2, 0.4, 0.6, 0.8)
     uses = frozenset({"orthogonality", "correlated"})
     can_be_replaced = False
+    number_margin = 0.05
     training_module = "rindices.learners.gan.train"
 
     def make_recipe(self) -> Recipe:
@@ -430,6 +435,7 @@ class _PublishedSurrealGANMethod(_SurrealGANMethod):
     patterns = (2, 3, 4)
     follows_tests = False
     min_concordance = 0.0
+    number_margin = 0.0
     uses_one_member = True
     on_outlier = "keep"
     adjust = "linear"
