@@ -49,8 +49,8 @@ def test_the_largest_number_on_which_members_agree_almost_as_well_is_chosen() ->
     """With a margin: two patterns agree best, three a little less, four clearly less; of three, the better lambda."""
     candidates = [
         make_candidate(simulate_members(0.10, n_patterns=2)),
-        make_candidate(simulate_members(0.16, n_patterns=3), 0.4),
-        make_candidate(simulate_members(0.13, n_patterns=3), 0.6),
+        make_candidate(simulate_members(0.12, n_patterns=3), 0.4),
+        make_candidate(simulate_members(0.11, n_patterns=3), 0.6),
         make_candidate(simulate_members(0.40, n_patterns=4), 0.6),
     ]
     choice = choose_grid_point(candidates)

@@ -192,8 +192,9 @@ def choose_grid_point(
     kept = _list_unrivalled(evaluated)
     choice = _choose_by_likelihood(candidates, kept, set(range(len(candidates))) - set(kept))
     if choice is None:
-        highest = max(evaluated[k].rank_value for k in stable)
-        near = [k for k in stable if evaluated[k].rank_value >= highest - number_margin]
+        best = max(stable, key=lambda k: evaluated[k].rank_value)
+        lowest = evaluated[best].rank_value - number_margin
+        near = [k for k in stable if evaluated[k].rank_value >= lowest] or [best]  # none if agreement is not known
         largest = max(candidates[k].point.n_patterns for k in near)
         in_number = [k for k in near if candidates[k].point.n_patterns == largest]
         best = max(in_number, key=lambda k: evaluated[k].rank_value)
