@@ -213,6 +213,7 @@ def test_a_reference_is_a_small_file_without_people(folder: Path) -> None:
     assert "another ending" in invoke("reference", folder / "healthy.csv", "--out", folder / "healthy.csv", code=2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 def test_a_table_and_its_file_give_the_same_model_and_it_says_so(folder: Path) -> None:
     table = fit(folder, folder / "healthy.csv", "table")

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pytest
 from typer.testing import CliRunner
 
 import rindices as ri
@@ -12,6 +13,7 @@ from rindices.experiments.simulate import write_cohort
 from tests.cohorts import simulate_few_regions
 
 
+@pytest.mark.slow
 def test_halves_are_fitted_as_the_study_says_and_a_second_run_resumes(tmp_path: Path) -> None:
     write_cohort(simulate_few_regions("tiny", 0), tmp_path)
     (tmp_path / "study.toml").write_text(

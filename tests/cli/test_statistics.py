@@ -283,7 +283,10 @@ def test_r_indices_of_another_model_are_refused(circular: Path, tmp_path: Path) 
 def test_python_takes_the_model_and_warns_without_it(
     circular: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("rindices"), "disabled", False)  # another package's set-up disables loggers
+    logger = logging.getLogger("rindices")  # the set-up of another package may have disabled or silenced it
+    for name, value in {"disabled": False, "propagate": False, "handlers": [caplog.handler]}.items():
+        monkeypatch.setattr(logger, name, value)
+    caplog.set_level(logging.WARNING, logger="rindices")
     indices = pd.read_csv(circular / "r_indices.tsv", sep="\t")
     table = pd.read_csv(circular / "table.csv")
     found = associate_indices(indices, table, model=ri.load(circular / "model.safetensors"))

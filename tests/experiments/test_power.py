@@ -59,6 +59,7 @@ def test_the_answer_is_a_number_of_people() -> None:
     assert "in 3 of 6 studies" in short
 
 
+@pytest.mark.slow  # tests/cli/test_planning.py has it from the shell
 def test_a_single_size_grows_until_it_is_enough() -> None:
     """From the size of a study that found too little, the study goes on to one that is enough, and stops there."""
     result = run_power(PowerConfig(((40, 50),), (), patterns=(1,), cohorts=2, effects=(0.9,)), workers=1)

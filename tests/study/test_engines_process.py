@@ -77,7 +77,8 @@ def test_a_job_is_decoded_as_it_was_encoded(order: TrainingJob) -> None:
     assert again.work.key == order.work.key
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow  # tests/cli/test_surreal_gan.py reads the lines of progress
+@pytest.mark.parametrize("workers", [1, 2])
 def test_where_a_training_stands_is_reported(tmp_path: Path, workers: int) -> None:
     """By a training in this process, and through the pipe of another one."""
     cohort, events = simulate_few_regions("tiny", seed=1).cohort, list[tuple[MemberSet, TrainingEvent]]()

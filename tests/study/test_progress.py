@@ -51,6 +51,7 @@ def test_a_terminal_shows_a_bar() -> None:
     assert read_terminal("False") == ""
 
 
+@pytest.mark.slow  # the bar of a terminal is tested above
 def test_a_log_gets_lines_only_where_they_are_wanted(capsys: pytest.CaptureFixture[str]) -> None:
     cohort = simulate_few_regions("tiny").cohort
     for progress, lines in ((None, []), (False, []), (True, ["fit: 1 of 1, 0:00:00 left"])):

@@ -99,6 +99,7 @@ RANDOM = {"start": "random", "draw_controls": "people", "instance_noise": 0.0}
 BRIEF_RANDOM = BRIEF | RANDOM
 
 
+@pytest.mark.slow  # tests/study/test_networks.py runs such a study, too
 def test_surreal_gan_through_the_store(tmp_path: Path) -> None:
     cohort = simulate_few_regions("tiny", seed=1).cohort
     model = ModelConfig(**SURREAL_GAN, method_settings=BRIEF)

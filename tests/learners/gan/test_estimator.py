@@ -221,6 +221,7 @@ def test_correlated_learns_a_copula() -> None:
     assert learnt.correlation_[0, 1] == learnt.correlation_[1, 0] != 0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_lambda_is_the_one_at_which_members_agree_best(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = TUNED.replace(min_steps=400, max_steps=400, f_ratio=1.0, check_every=100)
