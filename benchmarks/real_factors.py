@@ -17,6 +17,8 @@ import argparse
 import json
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,13 +80,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT, help="folder of rows.json and table.md")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    logging.disable()
     path = options.out / "rows.json"
     if options.what == "measure":
         splits = range(*map(int, options.splits.split(":")))
         for trial in list_trials(options.suite, options.tables, options.methods, splits, options.label):
             if trial.key not in read_rows(path):
-                row = trial.measure(options.data)
+                with keep_silent():
+                    row = trial.measure(options.data)
                 write_rows(path, read_rows(path) | {trial.key: row})  # read again: other commands may have added rows
                 print(
                     trial.key,
@@ -94,6 +96,16 @@ def main() -> None:
     rows = list(read_rows(path).values())
     (options.out / "table.md").write_text(format_report(rows), "utf-8")
     draw_figure(rows, options.out / "figure.png")
+
+
+@contextmanager
+def keep_silent() -> Iterator[None]:
+    """Say nothing about the tables."""
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def read_rows(path: Path) -> dict[str, Row]:

@@ -1,7 +1,6 @@
 """The commands associate and compare, and what the commands of statistics share."""
 
 import json
-import logging
 import shutil
 import warnings
 from pathlib import Path
@@ -280,13 +279,7 @@ def test_r_indices_of_another_model_are_refused(circular: Path, tmp_path: Path) 
         run_associate(circular, "--model", str(tmp_path / "other.safetensors"))
 
 
-def test_python_takes_the_model_and_warns_without_it(
-    circular: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logger = logging.getLogger("rindices")  # the set-up of another package may have disabled or silenced it
-    for name, value in {"disabled": False, "propagate": False, "handlers": [caplog.handler]}.items():
-        monkeypatch.setattr(logger, name, value)
-    caplog.set_level(logging.WARNING, logger="rindices")
+def test_python_takes_the_model_and_warns_without_it(circular: Path, caplog: pytest.LogCaptureFixture) -> None:
     indices = pd.read_csv(circular / "r_indices.tsv", sep="\t")
     table = pd.read_csv(circular / "table.csv")
     found = associate_indices(indices, table, model=ri.load(circular / "model.safetensors"))
