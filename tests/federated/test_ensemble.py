@@ -16,7 +16,7 @@ from rindices.learners.contrastive.whole_cohort_start import (
     solve_whole_cohort,
     sum_group_losses,
 )
-from rindices.learners.conversation import PeopleSet, run_conversation
+from rindices.learners.people_source import PeopleSet
 from rindices.learners.trajectory.expectation_maximisation import CurveQuestion, CurveSums, compute_log_ratio
 from rindices.learners.trajectory.members import GroupLossQuestion, make_trajectory_head, make_trajectory_start
 from tests.federated.sites import prepare_rounds, simulate_people, split_cohort
@@ -41,14 +41,14 @@ CONTROLS, PATIENTS = (pool("member-0", group) for group in ("controls", "patient
 
 
 def test_moments_are_those_of_pooled_people() -> None:
-    (found,) = SOURCE.answer([MomentsQuestion(SEEN)])
+    found = SOURCE.sum(MomentsQuestion(SEEN))
     np.testing.assert_allclose(found.patients.products, PATIENTS.T @ PATIENTS, atol=1e-8)
     np.testing.assert_allclose(found.controls.mean, CONTROLS.mean(axis=0), atol=1e-10)
 
 
 def test_the_linear_start_is_that_of_pooled_people() -> None:
     before = len(ROUNDS.records)
-    start = run_conversation(fit_linear_start(SEEN, 3, np.random.default_rng(0)), SOURCE.answer)
+    start = fit_linear_start(SOURCE, SEEN, 3, np.random.default_rng(0))
     assert len(ROUNDS.records) - before <= 60
     expected = solve_people(CONTROLS, PATIENTS, 3, seed=0)
     correlations = np.abs(np.corrcoef(start.patterns.T, expected.patterns.T)[:3, 3:])
@@ -58,7 +58,7 @@ def test_the_linear_start_is_that_of_pooled_people() -> None:
 def test_the_whole_cohort_start_is_that_of_pooled_people() -> None:
     before = len(ROUNDS.records)
     for n_patterns in (1, 2, 3):
-        start = run_conversation(fit_whole_cohort_start(SEEN, n_patterns), SOURCE.answer)
+        start = fit_whole_cohort_start(SOURCE, SEEN, n_patterns)
         expected = solve_whole_cohort(GroupMoments.compute(CONTROLS, PATIENTS), n_patterns)
         np.testing.assert_allclose(start.patterns, expected.patterns, atol=1e-10)
         np.testing.assert_allclose(start.noise, expected.noise, atol=1e-10)
@@ -69,7 +69,7 @@ def test_the_whole_cohort_start_is_that_of_pooled_people() -> None:
 def test_group_losses_are_those_of_pooled_people() -> None:
     models = [make_trajectory_start(solve_people(CONTROLS, PATIENTS, number, seed=0)) for number in (1, 2)]
     before = len(ROUNDS.records)
-    found = SOURCE.answer([GroupLossQuestion(UNSEEN, model) for model in models])
+    found = SOURCE.sum_each([GroupLossQuestion(UNSEEN, model) for model in models])
     assert len(ROUNDS.records) == before + 1
     people = [pool("held-out-0", group) for group in ("controls", "patients")]
     for loss, model in zip(found, models, strict=True):
@@ -84,7 +84,7 @@ def test_sums_of_curves_are_those_of_pooled_people(interacting: bool) -> None:
     if interacting:
         model = replace(model, interaction=np.array([[0.0, 0.3], [-0.1, 0.0]]))
     before = len(ROUNDS.records)
-    (found,) = SOURCE.answer([CurveQuestion(SEEN, UNSEEN, model)])
+    found = SOURCE.sum(CurveQuestion(SEEN, UNSEEN, model))
     assert len(ROUNDS.records) == before + 1
     expected = CurveSums.compute(model, CONTROLS, PATIENTS, pool("held-out-0", "patients"))
     for own, other in zip((*found.patients, *found.controls), (*expected.patients, *expected.controls), strict=True):

@@ -5,7 +5,7 @@ import pytest
 
 from rindices.federated.messages import ExchangeError
 from rindices.federated.subsets import SubsetPlan, Subsets, name_set, read_set
-from rindices.learners.conversation import HALVES, PeopleSet
+from rindices.learners.people_source import HALVES, PeopleSet
 from rindices.learners.prepared_people import deal_folds, hash_people
 
 IDS = list(range(400))

@@ -24,9 +24,9 @@ from rindices.federated.rounds import PreparedRounds, Rounds, Total, check_same_
 from rindices.federated.subsets import EVERYONE, GROUPS, SubsetPlan, name_set
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.contrastive.rotation import PeopleMoments
-from rindices.learners.conversation import PeopleSet
 from rindices.learners.inference import SHARES, ContrastiveHead, TransformSums, find_share
 from rindices.learners.normal_variation import shrink_normal_scatter
+from rindices.learners.people_source import PeopleSet
 from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess import residualise
 from rindices.preprocess.harmonise import Harmoniser

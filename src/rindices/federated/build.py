@@ -26,10 +26,10 @@ from rindices.federated.subsets import DRAWN, GROUPS
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.contrastive.estimator import UNIT_SEVERITY_QUANTILE, average_directions
 from rindices.learners.contrastive.rotation import PeopleMoments, draw_from_copula
-from rindices.learners.conversation import PeopleSet
 from rindices.learners.ensemble import GroupSeparation, PatternStability
 from rindices.learners.inference import SEVERITY_LEVELS, MemberHead, invert_log_transform
 from rindices.learners.normal_variation import shrink_normal_scatter
+from rindices.learners.people_source import PeopleSet
 from rindices.learners.prepared_people import SUBSAMPLE_SHARE
 from rindices.learners.severity_posterior import compute_growth, compute_step_basis
 from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel

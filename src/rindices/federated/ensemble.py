@@ -8,7 +8,7 @@ Shape letters: R regions, M patterns, K steps, T models, S members.
 
 from collections.abc import Mapping
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -21,8 +21,8 @@ from rindices.federated.subsets import DRAWN, GROUPS, list_folds, name_set
 from rindices.learners.contrastive.linear_start import ContrastQuestion, ContrastSums, GroupMoments, MomentsQuestion
 from rindices.learners.contrastive.rotation import PeopleMoments
 from rindices.learners.contrastive.whole_cohort_start import compute_group_loss
-from rindices.learners.conversation import HALVES, PeopleSet
 from rindices.learners.ensemble import PatternStability
+from rindices.learners.people_source import HALVES, GatheredRounds, PeopleSet
 from rindices.learners.trajectory.expectation_maximisation import (
     ControlSums,
     CurveQuestion,
@@ -53,13 +53,17 @@ def ask_for_moments(rounds: PreparedRounds) -> MomentsBySet:
     }
 
 
-class SiteSums(NamedTuple):
-    """The people of all sites, who answer the questions of a fit."""
+class SiteSums(GatheredRounds):
+    """The people of all sites, who answer the questions of a fit.
 
-    rounds: PreparedRounds
-    moments: MomentsBySet
+    rounds: asks the sites; moments: of all sets of people, which are known.
+    """
 
-    def answer(self, questions: list[Any]) -> list[Any]:
+    def __init__(self, rounds: PreparedRounds, moments: MomentsBySet) -> None:
+        super().__init__(self._answer)
+        self.rounds, self.moments = rounds, moments
+
+    def _answer(self, questions: list[Any]) -> list[Any]:
         """Return the sums that questions ask for: one round for each kind of question but moments, which are known."""
         answers: dict[int, Any] = {}
         for kind, ask in (

@@ -9,6 +9,7 @@ Shape letters: R regions, M patterns, S members.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ from rindices.federated.privacy import FEWEST_PEOPLE
 from rindices.federated.rounds import InMemoryTransport, PreparedRounds, RoundRecord, Rounds, Transport
 from rindices.federated.site import Site
 from rindices.federated.subsets import GROUPS, MAX_PEOPLE, SubsetPlan, name_set
-from rindices.learners.conversation import HALVES, Conversation, PeopleSet, join_conversations, run_conversation
 from rindices.learners.ensemble import Member, select_usable_members
+from rindices.learners.people_source import HALVES, PeopleSet
 from rindices.learners.prepared_people import N_FOLDS
 from rindices.learners.trajectory.expectation_maximisation import TrajectoryModel
 from rindices.learners.trajectory.members import (
@@ -116,11 +117,12 @@ class SiteTraining(SettingsTraining):
     def _fit_members(self, works: Sequence[MemberSet]) -> list[list[Member]]:
         self._on_stage("members" if works[0].numbers[0] == 0 else "later members")
 
-        def fit(work: MemberSet) -> Conversation[MemberFits]:
-            return fit_from_best_start(work.numbers, work.point.n_patterns, work.seed, **json.loads(work.values))
+        def fit(work: MemberSet) -> MemberFits:
+            settings = json.loads(work.values)
+            return fit_from_best_start(self._source, work.numbers, work.point.n_patterns, work.seed, **settings)
 
         trained = []
-        results = run_conversation(join_conversations([fit(work) for work in works]), self._source.answer)
+        results = self._source.run_together([partial(fit, work) for work in works])
         for work, fitted in zip(works, results, strict=True):
             members = []
             for k, (number, model) in enumerate(zip(work.numbers, fitted.models, strict=True)):
@@ -142,8 +144,9 @@ class SiteTraining(SettingsTraining):
                 assert member.held_out is not None
                 rng = make_generator(work.seed, member.number, work.point.n_patterns, half)
                 halves.append((work.point, PeopleSet(member.number, half)))
-                fits.append(fit_half(halves[-1][1], work.point.n_patterns, member.held_out, member.steps, rng))
-        models = run_conversation(join_conversations(fits), self._source.answer)
+                settings = (work.point.n_patterns, member.held_out, member.steps, rng)
+                fits.append(partial(fit_half, self._source, halves[-1][1], *settings))
+        models = self._source.run_together(fits)
         self.models |= dict(zip(halves, models, strict=True))
         return [self._add_evidence(work.point, members) for work, members in zip(works, by_work, strict=True)]
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from rindices.federated.messages import ExchangeError, Request, count_packed
 from rindices.federated.subsets import EVERYONE, GROUPS, SAMPLE, name_set
-from rindices.learners.conversation import PeopleSet
 from rindices.learners.inference import SHARES
+from rindices.learners.people_source import PeopleSet
 from rindices.learners.severity_posterior import N_STEPS
 
 Shapes = dict[str, tuple[int, ...]]

@@ -26,7 +26,7 @@ from rindices._typing import AnyArray, FloatArray, IntArray
 from rindices.errors import Findings, Problem, ProblemCode, StudyError, format_count
 from rindices.federated.messages import Answer, Request, receive_answer
 from rindices.federated.site import BATCH, Site
-from rindices.learners.conversation import Result
+from rindices.learners.people_source import Result
 from rindices.model.fitted import FittedModel
 from rindices.study.cluster import connect_client, require_packages
 from rindices.study.engines import count_processes

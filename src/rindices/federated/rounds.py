@@ -36,7 +36,7 @@ from rindices.federated.messages import (
 from rindices.federated.site import Site
 from rindices.federated.subsets import EVERYONE, GROUPS, SubsetPlan, name_set
 from rindices.learners.contrastive.whole_cohort_start import MAX_LOG_RATIO
-from rindices.learners.conversation import PeopleSet
+from rindices.learners.people_source import PeopleSet
 
 MAX_SITE_PEOPLE = 100_000_000
 """More people than any site has."""

@@ -46,9 +46,9 @@ from rindices.federated.subsets import (
 )
 from rindices.learners.contrastive.linear_start import sum_contrasts
 from rindices.learners.contrastive.whole_cohort_start import sum_group_losses
-from rindices.learners.conversation import PeopleSet
 from rindices.learners.inference import SHARES, ContrastiveHead, TransformSums
 from rindices.learners.missing_cells import complete_people
+from rindices.learners.people_source import PeopleSet
 from rindices.learners.prepared_people import N_FOLDS, HashArray, hash_people
 from rindices.learners.severity_posterior import N_STEPS, SeverityPosterior, compute_log_copula
 from rindices.learners.trajectory.expectation_maximisation import list_functions, sum_points, summarise_people

@@ -27,7 +27,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.federated.messages import ExchangeError
-from rindices.learners.conversation import HALVES, PeopleSet
+from rindices.learners.people_source import HALVES, PeopleSet
 from rindices.learners.prepared_people import N_FOLDS, HashArray, deal_folds, find_ranges
 
 GROUPS = ("controls", "patients")

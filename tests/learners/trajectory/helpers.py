@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rindices._typing import FloatArray, IntArray
-from rindices.learners.conversation import PeopleSet, run_conversation
+from rindices.learners.people_source import PeopleSet, PeopleSource
 from rindices.learners.trajectory.expectation_maximisation import CurveSums, TrajectoryProblem, fit_trajectories
 
 N_REGIONS = 30
@@ -78,8 +78,9 @@ def fit_people(shape, start, controls, patients, held_out=None, n_iterations=Non
     others = None if held_out is None else PeopleSet(0, "unseen")
     problem = TrajectoryProblem(PeopleSet(0, "seen"), start, held_out=others)
 
-    def answer(questions):
-        return [CurveSums.compute(question.model, controls, patients, held_out) for question in questions]
+    class People(PeopleSource):
+        def sum_each(self, questions):
+            return [CurveSums.compute(question.model, controls, patients, held_out) for question in questions]
 
-    (fit,) = run_conversation(fit_trajectories([problem], shape, n_iterations), answer)
+    (fit,) = fit_trajectories(People(), [problem], shape, n_iterations)
     return fit

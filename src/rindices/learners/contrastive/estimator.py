@@ -19,8 +19,9 @@ a kind that differs less.
 Shape letters: N people, R regions, M patterns.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
@@ -32,17 +33,15 @@ from rindices.learners.base import Learner, RandomState, handle_zeros_in_scale
 from rindices.learners.contrastive.linear_start import (
     N_EM_STEPS,
     N_REFINEMENTS,
-    ContrastSums,
     GroupMoments,
     LinearStart,
-    MomentsQuestion,
     fit_linear_start,
     order_by_strength,
 )
 from rindices.learners.contrastive.rotation import compute_severity_weights, fit_fastica_unmixing
-from rindices.learners.conversation import PeopleSet, run_conversation
 from rindices.learners.inference import ContrastiveHead, TransformSums, fit_log_transform
 from rindices.learners.normal_variation import ReferenceTarget, estimate_covariance
+from rindices.learners.people_source import PeopleSet, PeopleSource, Question, Totals
 
 UNIT_SEVERITY_QUANTILE = 0.98
 """Quantile of patients that gets R-index 1."""
@@ -206,15 +205,31 @@ def solve_people(
     controls: FloatArray, patients: FloatArray, n_patterns: int, seed: int, target: ReferenceTarget | None = None
 ) -> LinearStart:
     """Run steps 2 and 3 of the method on prepared people (N, R)."""
-    moments = GroupMoments.compute(controls, patients, target)
+    people, rng = _GroupsInMemory(controls, patients, target), np.random.default_rng(seed)
+    return fit_linear_start(people, PeopleSet(0, "seen"), n_patterns, rng)
 
-    def answer(questions: list[Any]) -> list[Any]:
-        (question,) = questions
-        if isinstance(question, MomentsQuestion):
-            return [moments]
-        return [ContrastSums.compute(question, patients)]
 
-    return run_conversation(fit_linear_start(PeopleSet(0, "seen"), n_patterns, np.random.default_rng(seed)), answer)
+class _GroupsInMemory(PeopleSource):
+    """Controls and patients (N, R) without missing cells, who are one set of people."""
+
+    def __init__(self, controls: FloatArray, patients: FloatArray, target: ReferenceTarget | None) -> None:
+        self._groups, self._moments = (controls, patients), GroupMoments.compute(controls, patients, target)
+
+    def sum_each(self, questions: Sequence[Question[Totals]]) -> list[Totals]:
+        """Return the totals that each question asks for."""
+        return [question.sum_in_memory(self) for question in questions]
+
+    def compute_moments(self, part: str) -> GroupMoments:
+        """Return the moments of both groups."""
+        return self._moments
+
+    def complete_patients(self, part: str) -> FloatArray:
+        """Return the patients (N, R)."""
+        return self._groups[1]
+
+    def select(self, part: str, label: int) -> FloatArray:
+        """Return the people (N, R) of a group."""
+        return self._groups[label]
 
 
 def compute_measure_weights(

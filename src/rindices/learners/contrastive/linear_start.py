@@ -3,7 +3,7 @@
 Moments of people give the disease space (`GroupMoments.solve_space`). Its basis maximises the likelihood of `rotation`,
 whose first term is a sum over patients. This term is summed together with its first and second derivatives, so that the
 likelihood is known near the current basis. Between rotations the patterns are refined by a sparse factor model
-(`refine_patterns`). All of it is a conversation (`rindices.learners.conversation`).
+(`refine_patterns`).
 
 With s = B u the severities, u the whitened ones (M,), and D = patterns B^-1 (R, M), the loss of an unmixing B (M, M)
 has three terms.
@@ -18,7 +18,7 @@ Shape letters: N people, R regions, M patterns, S starts, U unmixings.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from scipy.linalg import eigh
@@ -40,8 +40,8 @@ from rindices.learners.contrastive.rotation import (
     normalise_rows,
     refine_patterns,
 )
-from rindices.learners.conversation import Conversation, PeopleSet
 from rindices.learners.normal_variation import ReferenceTarget, add_ridge, shrink_normal_scatter
+from rindices.learners.people_source import PeopleSet, PeopleSource, Question
 
 N_REFINEMENTS, N_EM_STEPS, N_RANDOM_STARTS = 2, 10, 3
 """Rounds of refinement and rotation, EM steps of a refinement, and random starts of the first rotation."""
@@ -91,13 +91,35 @@ class GroupMoments(NamedTuple):
         return noise @ (top * np.where(shift @ top < 0, -1.0, 1.0)), noise, spectrum[::-1]
 
 
-class MomentsQuestion(NamedTuple):
+class PeopleInMemory(Protocol):
+    """People of a member, as shifts from the controls' mean, by parts of `PeopleSet`."""
+
+    def compute_moments(self, part: str) -> GroupMoments:
+        """Return the moments of a part; missing cells are drawn."""
+        ...
+
+    def complete_patients(self, part: str) -> FloatArray:
+        """Return the patients (N, R) of a part; missing cells are drawn."""
+        ...
+
+    def select(self, part: str, label: int) -> FloatArray:
+        """Return the people (N, R) of a part and a group; missing cells are NaN."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class MomentsQuestion(Question[GroupMoments]):
     """Asks for the `GroupMoments` of a set of people."""
 
     people: PeopleSet
 
+    def sum_in_memory(self, people: PeopleInMemory) -> GroupMoments:
+        """Return the moments of the people of a member."""
+        return people.compute_moments(self.people.part)
 
-class ContrastQuestion(NamedTuple):
+
+@dataclass(frozen=True, eq=False)
+class ContrastQuestion(Question["list[ContrastSums]"]):
     """Asks how contrast functions, summed over the patients of a set, depend on the basis.
 
     linear_map (R, M), offset (M,): patients @ linear_map - offset are whitened severities; directions (S, M, M): unit
@@ -108,6 +130,13 @@ class ContrastQuestion(NamedTuple):
     linear_map: FloatArray
     offset: FloatArray
     directions: FloatArray
+
+    def sum_in_memory(self, people: PeopleInMemory) -> "list[ContrastSums]":
+        """Return the contrasts of the people of a member."""
+        patients = people.complete_patients(self.people.part)
+        sums = sum_contrasts(patients @ self.linear_map - self.offset, self.directions)
+        means = (each / len(patients) for each in sums)
+        return [ContrastSums(*each) for each in zip(self.directions, *means, strict=True)]
 
 
 def sum_contrasts(white: FloatArray, directions: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -144,13 +173,6 @@ class ContrastSums(NamedTuple):
     values: FloatArray
     gradients: FloatArray
     curvatures: FloatArray
-
-    @classmethod
-    def compute(cls, question: ContrastQuestion, patients: FloatArray) -> list[Self]:
-        """Return the answer to a question for patients (N, R)."""
-        sums = sum_contrasts(patients @ question.linear_map - question.offset, question.directions)
-        means = (each / len(patients) for each in sums)
-        return [cls(*each) for each in zip(question.directions, *means, strict=True)]
 
     def extrapolate(self, unmixings: FloatArray) -> LossTerm:
         """Return minus the negentropy per person (U,) at unmixings (U, M, M) nearby, and gradients (U, M, M)."""
@@ -257,13 +279,12 @@ class LinearStart(NamedTuple):
     target: ReferenceTarget | None = None
 
 
-def fit_linear_start(people: PeopleSet, n_patterns: int, rng: np.random.Generator) -> Conversation[LinearStart]:
+def fit_linear_start(people: PeopleSource, own: PeopleSet, n_patterns: int, rng: np.random.Generator) -> LinearStart:
     """Solve the linear model for a set of people; ``rng`` draws the starts of the first rotation.
 
     Raises InputError: if the set has too few patients, or too few people, for that many patterns.
     """
-    moments: GroupMoments
-    (moments,) = yield [MomentsQuestion(people)]
+    moments = people.sum(MomentsQuestion(own))
     n_patients = moments.patients.number
     if n_patients <= n_patterns:
         raise InputError(
@@ -282,8 +303,7 @@ def fit_linear_start(people: PeopleSet, n_patterns: int, rng: np.random.Generato
                 if all(search.is_done for search in rotation.searches):
                     break
                 offset = rotation.offset + centre @ rotation.linear_map
-                (answers,) = yield [ContrastQuestion(people, rotation.linear_map, offset, rotation.directions)]
-                rotation.update(answers)
+                rotation.update(people.sum(ContrastQuestion(own, rotation.linear_map, offset, rotation.directions)))
             patterns = orient_patterns(rotation.end(), noise, patients.mean)
         prior = fit_prior_to_moments(*estimate_severity_moments(patients, patterns, noise))
     except np.linalg.LinAlgError as error:
@@ -329,7 +349,7 @@ class Rotation:
         """Directions (S, M, M) at which sums are needed."""
         return np.stack([normalise_rows(search.candidate) for search in self.searches])
 
-    def update(self, answers: Sequence[ContrastSums]) -> None:
+    def update(self, answers: list[ContrastSums]) -> None:
         """Take the answers at the candidates."""
         for search, contrasts in zip(self.searches, answers, strict=True):
             if not search.is_done:

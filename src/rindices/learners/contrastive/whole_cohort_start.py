@@ -34,8 +34,8 @@ from rindices.learners.contrastive.rotation import (
     estimate_severity_moments,
     fit_prior_to_moments,
 )
-from rindices.learners.conversation import Conversation, PeopleSet
 from rindices.learners.normal_variation import add_ridge, shrink_normal_scatter
+from rindices.learners.people_source import PeopleSet, PeopleSource
 
 METRIC_EXPONENT = 0.25
 """a of equation 1: 1 ranks directions by the ratio of variances, 0 by the added variance."""
@@ -247,12 +247,12 @@ def solve_whole_cohort(moments: GroupMoments, n_patterns: int) -> LinearStart:
     return LinearStart(patterns, noise, prior, spectrum, moments.target)
 
 
-def fit_whole_cohort_start(people: PeopleSet, n_patterns: int) -> Conversation[LinearStart]:
+def fit_whole_cohort_start(people: PeopleSource, own: PeopleSet, n_patterns: int) -> LinearStart:
     """Solve the linear model of the whole-cohort start for a set of people.
 
     Raises InputError: if patients do not vary more than controls.
     """
-    (moments,) = yield [MomentsQuestion(people)]
+    moments = people.sum(MomentsQuestion(own))
     try:
         return solve_whole_cohort(moments, n_patterns)
     except np.linalg.LinAlgError as error:

@@ -2,9 +2,9 @@
 
 The equations are in ``docs/default.md``. A person is x = sum_m h_m(z_m) + e, with e ~ N(0, C), severities z_m in [0, 1]
 and curves h_m of K straight steps (`TrajectoryModel`). The E step computes, for every person, the probability of each
-combination of severities, and adds up what the M step needs (`CurveSums`): people enter through these sums alone, so
-sites can add theirs. The M step fits all curves by generalised least squares; then normal variation and the correlation
-of severities are estimated again. The loop is a conversation (`rindices.learners.conversation`); it ends when held-out
+combination of severities, and adds up what the M step needs (`CurveSums`). People enter through these sums alone, so
+the totals of parts of a table can be added. The M step fits all curves by generalised least squares; then normal
+variation and the correlation of severities are estimated again. The loop, `fit_trajectories`, ends when held-out
 patients do not become more likely any more.
 
 Shape letters: N people, R regions, M patterns, K steps, G points of z, J models.
@@ -20,8 +20,8 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import nnls
 
 from rindices._typing import FloatArray, IntArray
+from rindices.learners.contrastive.linear_start import PeopleInMemory
 from rindices.learners.contrastive.rotation import solve_with_diagonal
-from rindices.learners.conversation import Conversation, PeopleSet
 from rindices.learners.missing_cells import (
     MissingRegions,
     fill_missing_cells,
@@ -29,6 +29,7 @@ from rindices.learners.missing_cells import (
     iterate_missing_regions,
 )
 from rindices.learners.normal_variation import ReferenceTarget, shrink_normal_scatter
+from rindices.learners.people_source import PeopleSet, PeopleSource, Question
 from rindices.learners.severity_posterior import (
     BasisProducts,
     PosteriorSummary,
@@ -391,12 +392,22 @@ class CurveSums(NamedTuple):
         return cls(sums, ControlSums.compute(controls, model, scatters[0]), likelihood)
 
 
-class CurveQuestion(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class CurveQuestion(Question[CurveSums]):
     """Asks for the `CurveSums` of a set of people under a model; held_out: set of the held-out people, if any."""
 
     people: PeopleSet
     held_out: PeopleSet | None
     model: TrajectoryModel
+
+    def sum_in_memory(self, people: PeopleInMemory) -> CurveSums:
+        """Return the sums over the people of a member."""
+        part, held_out = self.people.part, None
+        if self.held_out is not None:
+            held_out = people.select(self.held_out.part, 1)
+        moments = people.compute_moments(part)
+        scatters = moments.controls.products, moments.patients.products
+        return CurveSums.compute(self.model, people.select(part, 0), people.select(part, 1), held_out, scatters)
 
 
 class TrajectoryFit(NamedTuple):
@@ -425,13 +436,13 @@ class TrajectoryProblem(NamedTuple):
 
 
 def fit_trajectories(
-    problems: Sequence[TrajectoryProblem], shape: str, n_iterations: int | None = None
-) -> Conversation[list[TrajectoryFit]]:
+    people: PeopleSource, problems: Sequence[TrajectoryProblem], shape: str, n_iterations: int | None = None
+) -> list[TrajectoryFit]:
     """Maximise the likelihood of the people of each member, from its start.
 
-    problems: one per member; n_iterations: number of M steps, by default `MAX_ITERATIONS`; the largest number if there
-    are held-out patients. All members take as many steps as make their held-out patients most likely on average
-    (`StepRule`).
+    people: answers questions by sums. problems: one per member. n_iterations: number of M steps, by default
+    `MAX_ITERATIONS`; the largest number if there are held-out patients. All members take as many steps as make their
+    held-out patients most likely on average (`StepRule`).
     """
     models = [problem.start for problem in problems]
     if shape == "interacting":
@@ -442,14 +453,14 @@ def fit_trajectories(
     while True:
         models = [state.model for state in states]
         questions = [CurveQuestion(each.people, each.held_out, own) for each, own in zip(problems, models, strict=True)]
-        answers: list[CurveSums] = yield list(questions)
+        sums = people.sum_each(questions)  # E step
         patience = max(map(_get_patience, models))
-        if rule.ends(list(zip(models, (each.likelihood for each in answers), strict=True)), patience):
+        if rule.ends(list(zip(models, (each.likelihood for each in sums), strict=True)), patience):
             return [TrajectoryFit(model, rule.n_best, held_out) for model, held_out in rule.best]
         momentum = min(_MAX_MOMENTUM, rule.n_steps / (rule.n_steps + 3.0))
-        states = [
-            update_model(state, sums, RHO_BY_SHAPE[shape], momentum, problem.target)
-            for state, sums, problem in zip(states, answers, problems, strict=True)
+        states = [  # M step
+            update_model(state, own, RHO_BY_SHAPE[shape], momentum, problem.target)
+            for state, own, problem in zip(states, sums, problems, strict=True)
         ]
 
 

@@ -8,8 +8,9 @@ Shape letters: S members, N people, R regions, M patterns, K steps.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -18,11 +19,9 @@ from rindices.errors import InputError
 from rindices.learners.base import Learner, RandomState, is_whole_number
 from rindices.learners.contrastive.estimator import initialise_contrastive_head
 from rindices.learners.contrastive.linear_start import (
-    ContrastQuestion,
-    ContrastSums,
     GroupMoments,
     LinearStart,
-    MomentsQuestion,
+    PeopleInMemory,
     fit_linear_start,
 )
 from rindices.learners.contrastive.whole_cohort_start import (
@@ -31,7 +30,6 @@ from rindices.learners.contrastive.whole_cohort_start import (
     is_whole_cohort_taken,
     sum_group_losses,
 )
-from rindices.learners.conversation import HALVES, Conversation, PeopleSet, join_conversations, run_conversation
 from rindices.learners.ensemble import (
     MIN_INTERACTION_GAIN,
     SHAPES,
@@ -45,10 +43,10 @@ from rindices.learners.ensemble import (
 from rindices.learners.inference import SEVERITY_LEVELS, ContrastiveHead, InteractingHead, MemberHead, TrajectoryHead
 from rindices.learners.missing_cells import complete_people
 from rindices.learners.normal_variation import ReferenceTarget
+from rindices.learners.people_source import HALVES, PeopleSet, PeopleSource, Question, Totals
 from rindices.learners.prepared_people import PreparedPeople, Subsample, round_members, split_by_folds
 from rindices.learners.trajectory.expectation_maximisation import (
     MAX_ITERATIONS,
-    CurveSums,
     TrajectoryFit,
     TrajectoryModel,
     TrajectoryProblem,
@@ -101,9 +99,7 @@ def fit_trajectory_members(
     def fit_visits_of(problems: Sequence[TrajectoryProblem]) -> _VisitFits | None:
         return None if own[0].visits is None else _choose_coupling(own, problems, source, coupled)
 
-    fitted = run_conversation(
-        fit_from_best_start(numbers, n_patterns, seed, shape, start, fit_visits_of), source.answer
-    )
+    fitted = fit_from_best_start(source, numbers, n_patterns, seed, shape, start, fit_visits_of)
     members, visits = [], fitted.visits
     for k, (number, model) in enumerate(zip(numbers, fitted.models, strict=True)):
         held_out = fitted.describe_held_out(k)
@@ -142,7 +138,7 @@ def compare_trajectory_halves(people: Sequence[PreparedPeople], members: Sequenc
         for half in HALVES:
             name, rng = PeopleSet(member.number, half), make_generator(seed, member.number, n_patterns, half)
             if held_out.coupled:
-                start = run_conversation(fit_start(name, n_patterns, rng, held_out.start), source.answer)
+                start = fit_start(source, name, n_patterns, rng, held_out.start)
                 problem = own.pose_visits(make_trajectory_start(start), half)
                 if held_out.from_trends:
                     problem = problem._replace(
@@ -151,7 +147,7 @@ def compare_trajectory_halves(people: Sequence[PreparedPeople], members: Sequenc
                 level = fit_visits([problem], max(1, member.steps))[0].model.level
                 model = prepare_for_reading(level, held_out.start)
             else:
-                model = run_conversation(fit_half(name, n_patterns, held_out, member.steps, rng), source.answer)
+                model = fit_half(source, name, n_patterns, held_out, member.steps, rng)
             indices.append(make_trajectory_head(own.head, model)[0].infer(own.values[own.y == 1]))
         compared.append(member._replace(evidence=IndexMoments.compute(indices).compare(0, 1)[:3]))
     return compared
@@ -163,21 +159,24 @@ def make_generator(seed: int, number: int, n_patterns: int, part: str = "seen") 
 
 
 def fit_start(
-    people: PeopleSet, n_patterns: int, rng: np.random.Generator, start: str = STARTS[0]
-) -> Conversation[LinearStart]:
+    people: PeopleSource, own: PeopleSet, n_patterns: int, rng: np.random.Generator, start: str = STARTS[0]
+) -> LinearStart:
     """Return the linear model of a set of people from which EM begins, by the name of the start."""
     if start == "whole-cohort":
-        return (yield from fit_whole_cohort_start(people, n_patterns))
-    return (yield from fit_linear_start(people, n_patterns, rng))
+        return fit_whole_cohort_start(people, own, n_patterns)
+    return fit_linear_start(people, own, n_patterns, rng)
 
 
 def pose_problems(
-    numbers: Sequence[int], n_patterns: int, seed: int, start: str = STARTS[0]
-) -> Conversation[list[TrajectoryProblem]]:
+    people: PeopleSource, numbers: Sequence[int], n_patterns: int, seed: int, start: str = STARTS[0]
+) -> list[TrajectoryProblem]:
     """Return the problems of EM of members: their people, and the linear models from which EM begins."""
     sets = [PeopleSet(number, "seen") for number in numbers]
-    starts = yield from join_conversations(
-        [fit_start(each, n_patterns, make_generator(seed, each.member, n_patterns), start) for each in sets]
+    starts = people.run_together(
+        [
+            partial(fit_start, people, each, n_patterns, make_generator(seed, each.member, n_patterns), start)
+            for each in sets
+        ]
     )
     return [
         TrajectoryProblem(own, make_trajectory_start(start), start.target, PeopleSet(own.member, "unseen"))
@@ -185,11 +184,18 @@ def pose_problems(
     ]
 
 
-class GroupLossQuestion(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class GroupLossQuestion(Question[float]):
     """Asks for the group loss of a set of people under a model; NaN where it lacks controls or patients."""
 
     people: PeopleSet
     model: TrajectoryModel
+
+    def sum_in_memory(self, people: PeopleInMemory) -> float:
+        """Return the group loss of the people of a member."""
+        ratios = [compute_log_ratio(people.select(self.people.part, label), self.model) for label in (0, 1)]
+        losses = [sum_group_losses(each, bool(label)) for label, each in enumerate(ratios)]
+        return compute_group_loss(*losses, *map(len, ratios))
 
 
 class MemberFits(NamedTuple):
@@ -232,13 +238,14 @@ FitVisits = Callable[[Sequence[TrajectoryProblem]], "_VisitFits | None"]
 
 
 def fit_from_best_start(
+    people: PeopleSource,
     numbers: Sequence[int],
     n_patterns: int,
     seed: int,
     shape: str = "auto",
     start: str = "auto",
     fit_visits: FitVisits = lambda problems: None,
-) -> Conversation[MemberFits]:
+) -> MemberFits:
     """Fit members from the start by which people whom they have not seen are better told apart; or from a given one.
 
     The whole-cohort start is taken if its group loss is lower than that of the contrastive start, as
@@ -246,33 +253,30 @@ def fit_from_best_start(
     patterns EM hardly changes them. So EM from the second start is only run where it is likely to be taken.
     """
 
-    def fit_all(problems: Sequence[TrajectoryProblem], name: str) -> Conversation[MemberFits]:
+    def fit_all(problems: Sequence[TrajectoryProblem], name: str) -> MemberFits:
         visits = fit_visits(problems)
-        chosen, fits = yield from fit_and_choose(
-            problems, shape, n_patterns, None if visits is None else visits.straight
-        )
+        straight = None if visits is None else visits.straight
+        chosen, fits = fit_and_choose(people, problems, shape, n_patterns, straight)
         return MemberFits(name, chosen, fits, visits)
 
-    def ask_for_losses(
-        problems: Sequence[TrajectoryProblem], models: Sequence[TrajectoryModel]
-    ) -> Conversation[FloatArray]:
+    def sum_losses(problems: Sequence[TrajectoryProblem], models: Sequence[TrajectoryModel]) -> FloatArray:
         unseen = [PeopleSet(problem.people.member, "unseen") for problem in problems]
-        return np.array((yield [GroupLossQuestion(*each) for each in zip(unseen, models, strict=True)]))
+        return np.array(people.sum_each([GroupLossQuestion(*each) for each in zip(unseen, models, strict=True)]))
 
     first, second = STARTS
     if start != "auto":
-        return (yield from fit_all((yield from pose_problems(numbers, n_patterns, seed, start)), start))
-    problems = yield from pose_problems(numbers, n_patterns, seed, first)
-    fitted = yield from fit_all(problems, first)
+        return fit_all(pose_problems(people, numbers, n_patterns, seed, start), start)
+    problems = pose_problems(people, numbers, n_patterns, seed, first)
+    fitted = fit_all(problems, first)
     try:
-        problems = yield from pose_problems(numbers, n_patterns, seed, second)
+        problems = pose_problems(people, numbers, n_patterns, seed, second)
     except InputError:  # patients do not vary more than controls
         return fitted
-    losses = yield from ask_for_losses([*problems, *problems], [*fitted.models, *(each.start for each in problems)])
+    losses = sum_losses([*problems, *problems], [*fitted.models, *(each.start for each in problems)])
     own, other = np.split(losses, 2)
     if is_whole_cohort_taken(own, other):
-        refitted = yield from fit_all(problems, second)
-        other = yield from ask_for_losses(problems, refitted.models)
+        refitted = fit_all(problems, second)
+        other = sum_losses(problems, refitted.models)
         if is_whole_cohort_taken(own, other):
             fitted = refitted
     return fitted._replace(contrastive_loss=own, whole_cohort_loss=other)
@@ -294,8 +298,11 @@ def list_shapes(shape: str, n_patterns: int) -> tuple[str, ...]:
 
 
 def fit_shapes(
-    problems: Sequence[TrajectoryProblem], shapes: Sequence[str], straight: Sequence[TrajectoryFit] | None = None
-) -> Conversation[list[dict[str, TrajectoryFit]]]:
+    people: PeopleSource,
+    problems: Sequence[TrajectoryProblem],
+    shapes: Sequence[str],
+    straight: Sequence[TrajectoryFit] | None = None,
+) -> list[dict[str, TrajectoryFit]]:
     """Return the fit of each shape to the people of each member; interacting patterns start from curved ones.
 
     Where all shapes are compared, interactions are given up if the held-out patients of the first member do not gain by
@@ -304,7 +311,7 @@ def fit_shapes(
     visits.
     """
     additive = [shape for shape in shapes if shape != "interacting" and (shape != "straight" or straight is None)]
-    results = yield from join_conversations([fit_trajectories(problems, shape) for shape in additive])
+    results = people.run_together([partial(fit_trajectories, people, problems, shape) for shape in additive])
     by_shape = dict(zip(additive, results, strict=True))
     if straight is not None and "straight" in shapes:
         by_shape["straight"] = list(straight)
@@ -312,36 +319,42 @@ def fit_shapes(
         problems = [each._replace(start=fit.model) for each, fit in zip(problems, by_shape["curved"], strict=True)]
         gain = np.inf
         if len(shapes) == len(SHAPES) and len(problems) > 1:
-            (trial,) = yield from fit_trajectories(problems[:1], "interacting")
+            (trial,) = fit_trajectories(people, problems[:1], "interacting")
             gain = trial.held_out - max(by_shape[other][0].held_out for other in SHAPES[:2])
         if gain > _MIN_FIRST_GAIN:
-            by_shape["interacting"] = yield from fit_trajectories(problems, "interacting")
+            by_shape["interacting"] = fit_trajectories(people, problems, "interacting")
     return [{shape: by_shape[shape][k] for shape in shapes if shape in by_shape} for k in range(len(problems))]
 
 
 def fit_and_choose(
+    people: PeopleSource,
     problems: Sequence[TrajectoryProblem],
     shape: str,
     n_patterns: int,
     straight: Sequence[TrajectoryFit] | None = None,
-) -> Conversation[tuple[str, list[dict[str, TrajectoryFit]]]]:
+) -> tuple[str, list[dict[str, TrajectoryFit]]]:
     """Return the shape that a set of members has, and the fits of each member; see `fit_shapes`."""
-    fits = yield from fit_shapes(problems, list_shapes(shape, n_patterns), straight)
+    fits = fit_shapes(people, problems, list_shapes(shape, n_patterns), straight)
     chosen = choose_shape([get_held_out(fit, SHAPES[0]) for fit in fits]) if shape == "auto" else shape
     return chosen, fits
 
 
 def fit_half(
-    people: PeopleSet, n_patterns: int, held_out: HeldOutLikelihood, steps: int, rng: np.random.Generator
-) -> Conversation[TrajectoryModel]:
+    people: PeopleSource,
+    half: PeopleSet,
+    n_patterns: int,
+    held_out: HeldOutLikelihood,
+    steps: int,
+    rng: np.random.Generator,
+) -> TrajectoryModel:
     """Fit patterns to half of the people, with the start and the shape of a member, and as many steps of EM."""
-    start = yield from fit_start(people, n_patterns, rng, held_out.start)
+    start = fit_start(people, half, n_patterns, rng, held_out.start)
     model = make_trajectory_start(start)
     # members of diffuse patterns often take no step; others whose likelihood never rose are compared after one
     is_final = not steps and held_out.start == "whole-cohort"
     for each in () if is_final else _PATH_BY_SHAPE[held_out.shape]:
         number = max(1, min(steps, MAX_ITERATIONS[each]))
-        (fit,) = yield from fit_trajectories([TrajectoryProblem(people, model, start.target)], each, number)
+        (fit,) = fit_trajectories(people, [TrajectoryProblem(half, model, start.target)], each, number)
         model = fit.model
     return prepare_for_reading(model, held_out.start)
 
@@ -384,8 +397,15 @@ class _ShiftedPeople:
         rows = self.rows[part]
         return self.visits.select(self.shifts, rows[self.y[rows] == label])
 
-    def compute_moments(self, part: str) -> tuple[GroupMoments, FloatArray]:
-        """Return the moments of a part without missing cells, and its patients (N, R)."""
+    def compute_moments(self, part: str) -> GroupMoments:
+        """Return the moments of a part; missing cells are drawn."""
+        return self._summarise(part)[0]
+
+    def complete_patients(self, part: str) -> FloatArray:
+        """Return the shifts (N, R) of the patients of a part; missing cells are drawn."""
+        return self._summarise(part)[1]
+
+    def _summarise(self, part: str) -> tuple[GroupMoments, FloatArray]:
         if part not in self._moments:
             rows = self.rows[part]
             people = self.head.prepare(self._complete(rows)[rows])
@@ -394,35 +414,21 @@ class _ShiftedPeople:
             self._moments[part] = GroupMoments.compute(controls, patients, target), patients
         return self._moments[part]
 
-    def answer(self, question: Any) -> Any:
-        """Return the sums that a question asks for."""
-        part = question.people.part
-        if isinstance(question, MomentsQuestion):
-            return self.compute_moments(part)[0]
-        if isinstance(question, ContrastQuestion):
-            return ContrastSums.compute(question, self.compute_moments(part)[1])
-        if isinstance(question, GroupLossQuestion):
-            ratios = [compute_log_ratio(self.select(part, label), question.model) for label in (0, 1)]
-            losses = [sum_group_losses(each, bool(label)) for label, each in enumerate(ratios)]
-            return compute_group_loss(*losses, *map(len, ratios))
-        moments, held_out = self.compute_moments(part)[0], None
-        if question.held_out is not None:
-            held_out = self.select(question.held_out.part, 1)
-        controls, patients = (self.select(part, label) for label in (0, 1))
-        scatters = moments.controls.products, moments.patients.products
-        return CurveSums.compute(question.model, controls, patients, held_out, scatters)
-
     def pose_visits(self, start: TrajectoryModel, part: str = "seen") -> VisitProblem:
         """Return the problem of EM for all visits of a part; where it is the member's, the others tell when to end."""
         controls, patients = (self.select_visits(part, label) for label in (0, 1))
         held_out = self.select_visits("unseen", 1) if part == "seen" else None
-        return VisitProblem(controls, patients, start, self.compute_moments(part)[0].target, held_out)
+        return VisitProblem(controls, patients, start, self.compute_moments(part).target, held_out)
 
 
-class MemberPeople(NamedTuple):
-    """The people of some members, in memory, by the numbers of the members."""
+class MemberPeople(PeopleSource):
+    """The people of some members, in memory.
 
-    members: dict[int, _ShiftedPeople]
+    members: by their numbers.
+    """
+
+    def __init__(self, members: dict[int, _ShiftedPeople]) -> None:
+        self.members = members
 
     @classmethod
     def prepare(cls, people: Sequence[PreparedPeople], numbers: Sequence[int], n_patterns: int) -> Self:
@@ -435,9 +441,9 @@ class MemberPeople(NamedTuple):
             }
         )
 
-    def answer(self, questions: list[Any]) -> list[Any]:
-        """Return the sums that questions ask for."""
-        return [self.members[question.people.member].answer(question) for question in questions]
+    def sum_each(self, questions: Sequence[Question[Totals]]) -> list[Totals]:
+        """Return the totals that each question asks for."""
+        return [question.sum_in_memory(self.members[question.people.member]) for question in questions]
 
 
 def make_trajectory_head(preparation: ContrastiveHead, model: TrajectoryModel) -> tuple[TrajectoryHead, FloatArray]:
@@ -491,7 +497,7 @@ def _choose_coupling(
     coupled: bool | None,
 ) -> _VisitFits:
     """Return the patterns of repeat visits, coupled if held-out patients are then more likely."""
-    levels = run_conversation(fit_trajectories(problems, "straight"), source.answer)
+    levels = fit_trajectories(source, problems, "straight")
     posed = [own.pose_visits(level.model) for own, level in zip(people, levels, strict=True)]
     means, (fits, from_trends) = fit_visits(posed, coupled=False), fit_coupled(posed)
     gains = np.array([fit.held_out - mean.held_out for fit, mean in zip(fits, means, strict=True)])
