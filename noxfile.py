@@ -115,7 +115,7 @@ def descriptors(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("extra", ["", "parquet", "excel", "cluster", "brain", "onnx", "federated", "gan", "all"])
+@nox.parametrize("extra", ["", "parquet", "excel", "cluster", "brain", "onnx", "gan", "all"])
 def install(session: nox.Session, extra: str) -> None:
     """Install the built wheel in a fresh environment, alone or with an extra, and use it."""
     (wheel,) = Path("dist").glob("*.whl")
@@ -131,8 +131,6 @@ def install(session: nox.Session, extra: str) -> None:
     session.run(*apply, "--out", "r.csv")
     if extra in ("parquet", "all"):
         session.run(*apply, "--out", "r.parquet")
-    if extra == "federated":
-        session.run("python", "-c", "import rindices.federated.nvflare")
     if extra in ("gan", "all"):
         session.run("python", "-c", "import rindices.learners.gan.train")
     if extra in ("onnx", "all"):

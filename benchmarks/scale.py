@@ -2,7 +2,7 @@
 
     python -m benchmarks.scale
 
-Fills ``scale_template.md`` from ``results/study_cost.json``, ``federated_partitions.json``, ``step_scaling.json``,
+Fills ``scale_template.md`` from ``results/study_cost.json``, ``parts.json``, ``step_scaling.json``,
 ``engine_overhead.json``, ``engine_speedup.json`` and ``apply_scale.json``.
 """
 
@@ -53,7 +53,7 @@ def compute_growth(parts: list[dict[str, Any]]) -> float:
 
 def format_page() -> str:
     """Return the page."""
-    parts, overhead, applied = (read_result(n) for n in ("federated_partitions", "engine_overhead", "apply_scale"))
+    parts, overhead, applied = (read_result(n) for n in ("parts", "engine_overhead", "apply_scale"))
     steps = {growth["growth"]: growth["rows"] for growth in read_result("step_scaling")}
     by_people = {row["people"]: row["ms"] for row in steps["people, batch at most 256"]}
     speed_up = read_result("engine_speedup")["results"]

@@ -1,7 +1,6 @@
 """The package needs no module or function that only POSIX systems have."""
 
 import ast
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -33,8 +32,6 @@ for name in sys.argv[1:]:
 def list_modules() -> list[str]:
     paths = [path.relative_to(SOURCE.parent).with_suffix("") for path in SOURCE.rglob("*.py")]
     modules = {".".join(path.parts).removesuffix(".__init__") for path in paths}
-    if importlib.util.find_spec("nvflare") is None:
-        modules.remove("rindices.federated.nvflare")  # its classes derive from those of NVIDIA FLARE
     return sorted(modules)
 
 

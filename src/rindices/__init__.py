@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import rindices.plot as plot
     from rindices.errors import Problem, RindicesError, Severity, StudyError, TableError
     from rindices.experiments.simulate import simulate_cohort
-    from rindices.federated.fit import fit_federated
     from rindices.learners.contrastive.estimator import ContrastiveICA
     from rindices.learners.gan.estimator import SurrealGAN
     from rindices.learners.trajectory.members import DiseaseTrajectories
@@ -44,7 +43,6 @@ _HOMES = {
     "SurrealGAN": "rindices.learners.gan.estimator",
     "TableError": "rindices.errors",
     "fit": "rindices.study.fit",
-    "fit_federated": "rindices.federated.fit",
     "load": "rindices.model.fitted",
     "read_cohort": "rindices.tables.readers",
     "write_report": "rindices.report.page",
@@ -71,7 +69,6 @@ __all__ = [
     "analysis",
     "datasets",
     "fit",
-    "fit_federated",
     "load",
     "plot",
     "read_cohort",

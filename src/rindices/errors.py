@@ -83,7 +83,6 @@ EXTRAS = {
     "cloud": "pyarrow s3fs universal-pathlib",
     "cluster": "dask-jobqueue distributed",
     "excel": "openpyxl",
-    "federated": "cryptography nvflare==2.9.0",
     "gan": "torch",
     "onnx": "onnx onnxruntime",
     "parquet": "pyarrow",

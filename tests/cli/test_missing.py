@@ -14,7 +14,7 @@ from rindices.errors import ProblemCode
 from rindices.experiments.simulate import write_cohort
 from rindices.selection.agreement import pattern_c_index
 from tests.cohorts import simulate_few_regions
-from tests.federated.sites import simulate_study
+from tests.sums.sites import simulate_study
 
 READ = ["--participants", "participants.tsv", "--covariates", "age,sex,icv"]
 GROUP = ["--group", "group", "--controls", "control"]

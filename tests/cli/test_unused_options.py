@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from rindices.cli.main import app
 from rindices.errors import RindicesError
-from tests.federated.sites import simulate_people
+from tests.sums.sites import simulate_people
 
 VALUES: dict[str, list[str]] = {
     "--participants": ["p.tsv"],

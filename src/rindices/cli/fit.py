@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rindices.selection.choose import GridPoint
     from rindices.study.config import ModelConfig, StudyConfig
     from rindices.study.exceptions import NoPatternError
+    from rindices.sums.study import SumsResult
     from rindices.tables.cohort import Cohort
 
 _TABLES = (
@@ -81,7 +82,7 @@ def fit(
         for option in (option for option, is_given in unused.items() if is_given):
             why = "has no effect in parts, where no time is estimated and no report is written: leave it out"
             raise typer.BadParameter(why, param_hint=option)
-        _fit_partitions(study, folder, out, source[0], as_json)
+        _fit_parts(study, folder, out, source[0], as_json)
         return
     _refuse_large_table(study, folder, context)
     if dry_run:
@@ -93,9 +94,9 @@ def fit(
 def _refuse_large_table(study: "StudyConfig", folder: Path, context: typer.Context) -> None:
     """Refuse a table that is too large for the memory, with the command that fits it in parts."""
     from rindices.errors import StudyError
-    from rindices.study.preflight import DIFFERENCES_IN_PARTS, describe_size, list_changes_in_parts, needs_partitions
+    from rindices.study.preflight import DIFFERENCES_IN_PARTS, describe_size, is_too_large, list_changes_in_parts
 
-    if not needs_partitions(study, folder):
+    if not is_too_large(study, folder):
         return
     changes = {"dry_run": None, "no_report": None, **list_changes_in_parts(study, folder)}
     in_file = [name for name, value in changes.items() if value is None and not context.params.get(name)]
@@ -191,16 +192,15 @@ def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     print_facts([*facts, ("seconds", f"{seconds:g}"), ("written", written), ("report", page or "")])
 
 
-def _fit_partitions(study: "StudyConfig", folder: Path, out: Path, source: Path, as_json: bool) -> None:
+def _fit_parts(study: "StudyConfig", folder: Path, out: Path, source: Path, as_json: bool) -> None:
     """Fit a table in parts: Dask workers answer with sums over parts of its files."""
     from rindices.apply.tables import write_indices
-    from rindices.cli.federate import print_federated_result, print_line
-    from rindices.federated.fit import FederatedSettings, run_federated_study
-    from rindices.federated.partitions import connect_partitions
     from rindices.study.cluster import check_engine
     from rindices.study.outputs import ResultsFolder, compute_settings_digest, write_description, write_table
     from rindices.study.preflight import identify_files, open_table_in_parts
     from rindices.study.wrong_cells import check_cells
+    from rindices.sums.parts import connect_parts
+    from rindices.sums.study import SumsSettings, run_study_from_sums
     from rindices.tables.io.frames import locate
 
     start, table = time.monotonic(), locate(folder, study.data.volumes[0])
@@ -209,18 +209,18 @@ def _fit_partitions(study: "StudyConfig", folder: Path, out: Path, source: Path,
     request, unit = opened.request, opened.validation.cohort_or_raise().unit  # as in the first file, for all files
     results = ResultsFolder(out, compute_settings_digest(study, identify_files(study, folder)))
     print_problems([*opened.validation.problems, *results.report_other_study()])
-    settings = FederatedSettings(study.model, study.run.seed, study.data.adjust)
+    settings = SumsSettings(study.model, study.run.seed, study.data.adjust)
     check = partial(check_cells, seed=study.run.seed, adjust=study.adjust, on_outlier=study.on_outlier)
-    with connect_partitions(table.absolute(), request, check, study.run.workers, study.run.scheduler) as transport:
+    with connect_parts(table.absolute(), request, check, study.run.workers, study.run.scheduler) as transport:
         if n_left_out := transport.count_left_out():
             people = format_count(n_left_out, "person lacks", "people lack")
-            print_line(f"{people} a covariate or many regions; left out")
+            typer.echo(f"{people} a covariate or many regions; left out")
         print_problems(transport.list_problems())
 
         def clear(folder: Path) -> None:
             results.clear(study, source)
 
-        result = run_federated_study(transport, settings, out, print_line, clear=clear)
+        result = run_study_from_sums(transport, settings, out, partial(typer.echo, err=True), clear=clear)
         write_description(out, results.digest)
         wrong_cells = transport.list_wrong_cells()
         if len(wrong_cells):
@@ -228,7 +228,30 @@ def _fit_partitions(study: "StudyConfig", folder: Path, out: Path, source: Path,
         if result.model is not None:
             write_indices(transport.tabulate_people(result.model), out / "r_indices.tsv", result.model.card.unit)
         parts = [part.name for part in transport.parts]
-    print_federated_result(result, parts, out, time.monotonic() - start, as_json)
+    _print_sums_result(result, parts, out, time.monotonic() - start, as_json)
+
+
+def _print_sums_result(result: "SumsResult", parts: list[str], out: Path, seconds: float, as_json: bool) -> None:
+    """Print the end of a study in parts."""
+    model = str(out / "model.safetensors") if result.model is not None else None
+    if as_json:
+        print_json({**result.to_dict(), "parts": parts, "seconds": round(seconds, 1), "model": model})
+        return
+    if result.ending:
+        typer.echo(result.ending, err=True)
+    print_facts(
+        [
+            ("finding", result.finding.replace("_", " ")),
+            ("patterns", "" if result.model is None else str(result.model.n_patterns)),
+            ("parts", str(len(parts))),
+            ("people", f"{result.counts['controls']} controls, {result.counts['patients']} patients"),
+            ("rounds", str(len(result.rounds))),
+            ("a part received", f"{result.received / 1e6:.1f} MB"),
+            ("a part sent", f"{result.sent / 1e6:.1f} MB"),
+            ("seconds", f"{seconds:.0f}"),
+            ("written", str(out)),
+        ]
+    )
 
 
 def _has_weights(model: "ModelConfig") -> bool:

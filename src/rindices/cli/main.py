@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rindices._version import __version__
-from rindices.cli import apply, change, check, classify, federate, fit, model, planning, replicate, statistics
+from rindices.cli import apply, change, check, classify, fit, model, planning, replicate, statistics
 from rindices.cli.console import print_json, print_problems
 from rindices.errors import Problem, ProblemCode, RindicesError, Severity, describe_os_error, speak_options
 
@@ -25,7 +25,6 @@ _COMMANDS = {
         **{"associate": statistics, "compare": statistics, "classify": classify},
         **{"reproduce": classify, "replicate": replicate, "change": change, "predict": change},
     },
-    "Several sites": {"site": federate, "federate": federate},
     "Planning and simulation": dict.fromkeys(("power", "simulate", "score", "reference"), planning),
 }
 for _panel, _modules in _COMMANDS.items():

@@ -141,7 +141,7 @@ class CategoricalCoding(Record):
 class SiteCoding(Record):
     """Sites whose effects are removed, and the number of people that each effect was estimated from.
 
-    Sites of a federated study under masks keep their effects to themselves.
+    Sites of a study whose totals alone are seen keep their effects to themselves.
     """
 
     mode: Annotated[str, _require_one_of(HARMONISATION_MODES)]

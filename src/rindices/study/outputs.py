@@ -48,7 +48,7 @@ OUTPUT_FILES = (
     *("r_indices_visits.tsv", "r_indices_visits.json", "wrong_cells.tsv", "wrong_cells.json"),
     *("patterns.tsv", "patterns.json", "effects.tsv", "effects.json", "cohort.json", "report.html"),
     *("subgroups.tsv", "subgroups.json", "checklist.md"),
-    *("trajectories.tsv", "trajectories.json", DESCRIPTION_FILE, "federation.json"),
+    *("trajectories.tsv", "trajectories.json", DESCRIPTION_FILE, "rounds.json", "federation.json"),
     *("networks.safetensors", "training.tsv", "training.json", "members.tsv", "members.json", "realism.json"),
     *("synthetic.tsv", "synthetic.json", "transformation.tsv", "transformation.json", "failure.json"),
 )

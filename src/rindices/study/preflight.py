@@ -28,7 +28,7 @@ DIFFERENCES_IN_PARTS = (
     "without a report, harmonisation of sites, reference and repeat visits; tests exchange labels of blocks of people, "
     "and missing cells are drawn from what other people predict"
 )
-"""What a study in parts does not do as one in memory does; ``docs/federated.md`` says more."""
+"""What a study in parts does not do as one in memory does; ``docs/scale.md`` says more."""
 _CHANGES_IN_PARTS: dict[str, dict[str, str | None]] = {
     "engine": {"engine": "local"},
     "harmonise": {"harmonise": "none"},
@@ -38,7 +38,7 @@ _CHANGES_IN_PARTS: dict[str, dict[str, str | None]] = {
 """What to change where a setting cannot be used in parts, and is not just left out."""
 
 
-def needs_partitions(study: StudyConfig, folder: Path) -> bool:
+def is_too_large(study: StudyConfig, folder: Path) -> bool:
     """Return whether a study has one parquet file, or folder of them, that is too large to be fitted in memory."""
     if len(study.data.volumes) > 1:
         return False
@@ -244,7 +244,7 @@ def find_study_problems(cohort: Cohort, study: StudyConfig, folder: Path = Path(
     problems, reference = check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit), None
     if study.run.in_parts:
         return problems
-    if needs_partitions(study, folder):
+    if is_too_large(study, folder):
         changes = list_changes_in_parts(study, folder)
         options = [f"{make_option_name(name)} {value}" for name, value in changes.items() if value is not None]
         unused = [make_option_name(name) for name, value in changes.items() if value is None]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 import rindices.cli.main
 from rindices.errors import TableError
-from tests.federated.sites import simulate_people
+from tests.sums.sites import simulate_people
 
 BUCKET = "s3://studies/people"
 COLUMNS = ["--group", "group", "--controls", "control", "--covariates", "age,sex,icv"]
