@@ -18,6 +18,8 @@ import psutil
 from rindices_nvflare.core import StudyError, write_json
 
 PACKAGE = "rindices_nvflare"
+CLASSES = [f"{PACKAGE}.server.StudyController", f"{PACKAGE}.site.SiteExecutor"]
+"""All classes that a job may name."""
 SITE_FILE = "rindices-nvflare.json"
 RESOURCES, AUTHORIZATION, PRIVACY = "resources.json", "authorization.json", "privacy.json"
 SCOPE = "rindices"
@@ -102,7 +104,7 @@ def close_kit(kit: Path, config: SiteConfig | None = None) -> None:
     if source is None:
         raise StudyError(f"{local} has no {RESOURCES}: package the start kit again.")
     resources = json.loads(source.read_text("utf-8"))
-    resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": [PACKAGE], "allow_log_streaming": False}
+    resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": CLASSES, "allow_log_streaming": False}
     resources["components"] = [each for each in resources["components"] if not _is_stream(each)]
     if not is_of_client:
         _keep_store_in(kit.absolute(), resources)
@@ -133,7 +135,7 @@ def check_kit(kit: Path, running: bool = False) -> list[str]:
         privacy = json.loads((local / PRIVACY).read_text("utf-8")) if is_of_client else _CLOSED_PRIVACY
     except (OSError, ValueError, StudyError) as error:
         return [f"{type(error).__name__} where the closed settings should be"]
-    if resources.get("class_allow_list") != [PACKAGE] or resources.get("class_list_enforcement_mode") != "enforce":
+    if resources.get("class_allow_list") != CLASSES or resources.get("class_list_enforcement_mode") != "enforce":
         faults.append("classes of others may run")
     if resources.get("allow_log_streaming") is not False or any(map(_is_stream, resources.get("components", []))):
         faults.append("the log leaves")

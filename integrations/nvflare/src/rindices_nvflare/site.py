@@ -19,6 +19,7 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.fuel.f3.cellnet.core_cell import Message, MessageHeaderKey
 from nvflare.fuel.f3.cellnet.defs import ReturnCode as CellReturnCode
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
+from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, STREAM_DATA_TOPIC
 from nvflare.private.defs import CellChannel, new_cell_message
 
 from rindices_nvflare import masks, wire
@@ -61,7 +62,7 @@ class SiteExecutor(Executor):  # type: ignore[misc]
         """Listen for seeds from the start of the job; called by FLARE."""
         if event_type == EventType.START_RUN:
             self._name, cell = str(fl_ctx.get_identity_name()), fl_ctx.get_engine().get_cell()
-            cell.core_cell.add_incoming_filter(CellChannel.AUX_COMMUNICATION, TOPIC, _note_encryption)
+            cell.core_cell.add_incoming_filter(STREAM_CHANNEL, STREAM_DATA_TOPIC, _note_encryption)
             cell.register_request_cb(channel=CellChannel.AUX_COMMUNICATION, topic=TOPIC, cb=self._take_seed)
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
@@ -141,7 +142,7 @@ class SiteExecutor(Executor):  # type: ignore[misc]
         """Take the seed of another site, once, if its own encryption says who it is."""
         origin = FQCN.get_root(message.get_header(MessageHeaderKey.ORIGIN))
         seed = message.payload.get(_SEED) if isinstance(message.payload, Shareable) else None
-        is_encrypted = message.get_header(MessageHeaderKey.SECURE, False) and message.get_prop(_WAS_ENCRYPTED)
+        is_encrypted = bool(message.get_header(_WAS_ENCRYPTED, False))
         code = ReturnCode.ERROR
         with self._lock:
             is_expected = self._config is not None and origin in self._others and origin < self._name
@@ -237,5 +238,6 @@ def write_answer(arrays: wire.Arrays) -> Shareable:
 
 
 def _note_encryption(message: Message) -> None:
-    """Note that a message came encrypted, before FLARE decrypts it with the certificate of its origin."""
-    message.set_prop(_WAS_ENCRYPTED, bool(message.get_header(MessageHeaderKey.ENCRYPTED, False)))
+    """Note whether a message came encrypted, before FLARE decrypts it by the certificate of its origin."""
+    is_encrypted = all(message.get_header(key, False) for key in (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED))
+    message.set_header(_WAS_ENCRYPTED, is_encrypted)

@@ -1,0 +1,181 @@
+"""A server and its clients as real processes, with start kits by ``nvflare cert`` and ``nvflare package``."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+SERVER, ADMIN, LEAD = "localhost", "admin@centre.org", "lead@centre.org"
+SOURCE = Path(__file__).parents[1] / "src"
+TYPES = {SERVER: "type: server", ADMIN: "type: admin, role: org_admin", LEAD: "type: admin, role: lead"}
+
+
+class Lab:
+    """A folder with a certificate authority, start kits and the processes that run them."""
+
+    def __init__(self, folder: Path, sites: Sequence[str]) -> None:
+        self.folder, self.sites = folder, list(sites)
+        self.kits = folder / "workspace" / "rindices" / "prod_00"
+        with socket.socket() as probe:
+            probe.bind(("localhost", 0))
+            self.port = int(probe.getsockname()[1])
+        paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.env = {**os.environ, "HOME": str(folder / "home"), "PATH": paths, "PYTHONPATH": str(SOURCE)}
+        (folder / "home").mkdir(parents=True, exist_ok=True)
+        (folder / "logs").mkdir(exist_ok=True)
+        self.started: dict[str, psutil.Process] = {}
+
+    def run(self, *words: Any, ok: bool = True) -> str:
+        """Run a command in the folder and return what it says."""
+        done = subprocess.run(
+            [str(word) for word in words], cwd=self.folder, env=self.env, capture_output=True, text=True
+        )
+        if done.returncode and ok:
+            raise RuntimeError(f"{words}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return done.stdout + done.stderr
+
+    def make_authority(self, folder: str = "ca") -> str:
+        """Make a certificate authority and return its fingerprint."""
+        server = f"server: {{host: localhost, fed_learn_port: {self.port}}}"
+        profile = self.folder / "profile.yaml"
+        profile.write_text(f"name: rindices\nscheme: grpc\nconnection_security: mtls\n{server}\n")
+        said = self.run("nvflare", "cert", "init", "--profile", profile, "-o", folder)
+        return next(line.split(": ", 1)[1] for line in said.splitlines() if line.startswith("rootca_fingerprint"))
+
+    def provision(self, name: str, fingerprint: str, authority: str = "ca", workspace: str = "workspace") -> Path:
+        """Make the start kit of a participant, whose key stays where it was made."""
+        request, definition = self.folder / f"{authority}-{name}", self.folder / f"{name}.yaml"
+        kind = TYPES.get(name, "type: client")
+        definition.write_text(f"name: rindices\nparticipants:\n  - {{name: {name}, org: {name[-1]}org, {kind}}}\n")
+        self.run("nvflare", "cert", "request", "-p", definition, "--out", request, "--force")
+        archive, signed = request / f"{name}.request.zip", request / f"{name}.signed.zip"
+        self.run("nvflare", "cert", "approve", archive, "-c", authority, "--profile", "profile.yaml", "--out", signed)
+        words = ("--request-dir", request, "--fingerprint", fingerprint, "-w", workspace, "--force")
+        self.run("nvflare", "package", signed, *words)
+        return self.folder / workspace / "rindices" / "prod_00" / name
+
+    def provision_all(self, names: Sequence[str]) -> None:
+        """Make the start kits of several participants."""
+        fingerprint = self.make_authority()
+        for name in names:
+            self.provision(name, fingerprint)
+
+    def start(self, name: str, kit: Path | None = None, source: Path = SOURCE) -> None:
+        """Start the process of a participant."""
+        kit = kit or self.kits / name
+        for pid_file in ("pid.fl", "daemon_pid.fl"):
+            (kit / pid_file).unlink(missing_ok=True)
+        env = {**self.env, "PYTHONPATH": str(source)}
+        with (self.folder / "logs" / f"{name}.log").open("a") as log:
+            process = subprocess.Popen(
+                ["bash", str(kit / "startup/sub_start.sh")], stdout=log, stderr=log, env=env, start_new_session=True
+            )
+        self.started[name] = psutil.Process(process.pid)
+
+    def find_processes(self, name: str, what: str = "all") -> list[psutil.Process]:
+        """Return the processes of a participant: ``all``, its ``job`` alone, or its ``parent`` without the script."""
+        try:
+            script = self.started[name]
+            family = [script, *script.children(recursive=True)]
+        except (KeyError, psutil.NoSuchProcess):
+            return []
+        found = []
+        for process in family:
+            try:
+                words = " ".join(process.cmdline())
+            except psutil.NoSuchProcess:
+                continue
+            is_job = "worker_process" in words or "runner_process" in words
+            if what == "all" or (what == "job" and is_job) or (what == "parent" and "_train" in words and not is_job):
+                found.append(process)
+        return found
+
+    def signal(self, name: str, what: str = "all", number: int = signal.SIGKILL) -> int:
+        """Send a signal to processes of a participant, and return how many there were."""
+        processes = self.find_processes(name, what)
+        for process in processes:
+            try:
+                process.send_signal(number)
+            except psutil.NoSuchProcess:
+                continue
+        if number == signal.SIGKILL:
+            psutil.wait_procs(processes, timeout=10)
+        return len(processes)
+
+    def start_all(self) -> None:
+        """Start the server and all sites, and wait until the server knows them."""
+        for name in (SERVER, *self.sites):
+            if not self.find_processes(name):
+                self.start(name)
+
+    def stop_all(self) -> None:
+        """Kill all processes that were started."""
+        for name in list(self.started):
+            self.signal(name)
+
+    def nvflare(self, *words: Any, kit: str = LEAD, ok: bool = True) -> str:
+        """Run ``nvflare job``, as an admin."""
+        return self.run("nvflare", "job", *words, "--startup-kit", self.kits / kit, "--format", "json", ok=ok)
+
+    def submit(self, job: Path, kit: str = LEAD, seconds: float = 60.0) -> str:
+        """Submit a job, once the server answers, and return its id."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                said = self.nvflare("submit", "-j", job, kit=kit)
+                return str(json.loads(said[said.index("{") :])["data"]["job_id"])
+            except (RuntimeError, ValueError, KeyError, TypeError) as error:
+                if time.monotonic() > end:
+                    raise RuntimeError(f"the job cannot be submitted: {error}") from error
+                time.sleep(1)
+
+    def get_status(self, job: str) -> str:
+        """Return the status of a job."""
+        said = self.nvflare("meta", job)
+        return str(json.loads(said[said.index("{") :])["data"]["status"])
+
+    def wait(self, out: str, job: str, seconds: float = 300.0) -> dict[str, Any]:
+        """Wait until a study says that it ended, or until the job did, and return what the study says."""
+        end, state = time.monotonic() + seconds, self.read_state(out)
+        next_look = time.monotonic() + 10.0
+        while time.monotonic() < end:
+            state = self.read_state(out)
+            if state["finished"] or state["says"] not in ("", "running"):
+                return state
+            if time.monotonic() > next_look:
+                status = self.get_status(job)
+                if status.startswith("FINISHED"):
+                    return {**self.read_state(out), "status": status}
+                next_look = time.monotonic() + 5.0
+            time.sleep(0.2)
+        raise TimeoutError(f"{job} has not ended after {seconds} seconds: {state}")
+
+    def read_state(self, out: str) -> dict[str, Any]:
+        """Return what a study at the server says."""
+        path = self.kits / SERVER / out / "state.json"
+        return dict(json.loads(path.read_text())) if path.exists() else {"finished": False, "says": ""}
+
+    def count_rounds(self, out: str) -> int:
+        """Return the number of rounds that the server keeps."""
+        return len(list((self.kits / SERVER / out / "rounds").glob("[0-9]*.npz")))
+
+    def wait_for_rounds(self, out: str, number: int, seconds: float = 120.0) -> int:
+        """Wait until the server keeps so many rounds, and return how many there are."""
+        end = time.monotonic() + seconds
+        while self.count_rounds(out) < number and time.monotonic() < end:
+            time.sleep(0.05)
+        return self.count_rounds(out)
+
+    def delete_results(self, out: str) -> Path:
+        """Delete the folder of a study at the server, and return it."""
+        shutil.rmtree(self.kits / SERVER / out, ignore_errors=True)
+        return self.kits / SERVER / out
