@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -29,7 +28,8 @@ class Lab:
             probe.bind(("localhost", 0))
             self.port = int(probe.getsockname()[1])
         paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self.env = {**os.environ, "HOME": str(folder / "home"), "PATH": paths, "PYTHONPATH": str(SOURCE)}
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        self.env = {**os.environ, **threads, "HOME": str(folder / "home"), "PATH": paths, "PYTHONPATH": str(SOURCE)}
         (folder / "home").mkdir(parents=True, exist_ok=True)
         (folder / "logs").mkdir(exist_ok=True)
         self.started: dict[str, psutil.Process] = {}
@@ -175,7 +175,43 @@ class Lab:
             time.sleep(0.05)
         return self.count_rounds(out)
 
-    def delete_results(self, out: str) -> Path:
-        """Delete the folder of a study at the server, and return it."""
-        shutil.rmtree(self.kits / SERVER / out, ignore_errors=True)
-        return self.kits / SERVER / out
+    def close_kits(self, run: str, tables: dict[str, Path], *options: str) -> None:
+        """Close all kits for a run, with a fresh folder of each site, and start all processes again."""
+        self.stop_all()
+        names = [word for name in tables for word in ("--site", name)]
+        for name, study in tables.items():
+            private = self.folder / "private" / run / name
+            words = ("--study", study, "--private", private, *names, *options)
+            self.run("rindices-nvflare", "kit", self.kits / name, *words)
+        self.run("rindices-nvflare", "kit", self.kits / SERVER)
+        self.start_all()
+
+    def write_job(self, run: str, study: str, sites: Sequence[str], *options: str) -> Path:
+        """Write the folder of a job whose results go to a folder of the name of the run."""
+        path, folder = self.folder / f"{run}.toml", self.folder / "jobs" / run
+        path.write_text(study)
+        names = [word for name in sites for word in ("--site", name)]
+        columns = self.folder / "columns.json"
+        self.run("rindices-nvflare", "check", self.kits / sites[0], "--columns", columns)
+        words = ("--job", folder, "--columns", columns, "--out", run, "--wait", "20", *names, *options)
+        self.run("rindices-nvflare", "job", path, *words)
+        return folder
+
+    def run_job(self, run: str, job: Path, seconds: float = 300.0) -> dict[str, Any]:
+        """Submit a job and wait for the end of its study."""
+        return self.wait(run, self.begin_job(run, job), seconds)
+
+    def begin_job(self, run: str, job: Path) -> str:
+        """Submit a job, and forget what the study said before."""
+        (self.kits / SERVER / run / "state.json").unlink(missing_ok=True)
+        return self.submit(job)
+
+    def read_private(self, run: str, name: str, file: str) -> str:
+        """Return a file of a site's own folder; empty if there is none."""
+        path = self.folder / "private" / run / name / file
+        return path.read_text() if path.exists() else ""
+
+    def read_server(self) -> bytes:
+        """Return all that the server has on its disk, but for NVFLARE's own settings, and all that it said."""
+        files = [path for path in (self.kits / SERVER).rglob("*") if path.is_file()]
+        return b"".join(path.read_bytes() for path in [*files, self.folder / "logs" / f"{SERVER}.log"])
