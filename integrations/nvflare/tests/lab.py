@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -33,6 +34,7 @@ class Lab:
         (folder / "home").mkdir(parents=True, exist_ok=True)
         (folder / "logs").mkdir(exist_ok=True)
         self.started: dict[str, psutil.Process] = {}
+        self.sources: dict[str, Path] = {}
 
     def run(self, *words: Any, ok: bool = True) -> str:
         """Run a command in the folder and return what it says."""
@@ -69,12 +71,25 @@ class Lab:
         for name in names:
             self.provision(name, fingerprint)
 
-    def start(self, name: str, kit: Path | None = None, source: Path = SOURCE) -> None:
-        """Start the process of a participant."""
+    def copy_source(self, run: str, changes: dict[str, dict[str, str]]) -> Path:
+        """Return a copy of the package in which lines are changed, to see what a fault or a curious person would do."""
+        source = self.folder / "sources" / run
+        shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        for file, lines in changes.items():
+            path = source / "rindices_nvflare" / file
+            text = path.read_text()
+            for old, new in lines.items():
+                assert text.count(old) == 1, old
+                text = text.replace(old, new)
+            path.write_text(text)
+        return source
+
+    def start(self, name: str, kit: Path | None = None) -> None:
+        """Start the process of a participant, with a changed copy of the package where `sources` names one."""
         kit = kit or self.kits / name
         for pid_file in ("pid.fl", "daemon_pid.fl"):
             (kit / pid_file).unlink(missing_ok=True)
-        env = {**self.env, "PYTHONPATH": str(source)}
+        env = {**self.env, "PYTHONPATH": str(self.sources.get(name, SOURCE))}
         with (self.folder / "logs" / f"{name}.log").open("a") as log:
             process = subprocess.Popen(
                 ["bash", str(kit / "startup/sub_start.sh")], stdout=log, stderr=log, env=env, start_new_session=True
@@ -175,9 +190,13 @@ class Lab:
             time.sleep(0.05)
         return self.count_rounds(out)
 
-    def close_kits(self, run: str, tables: dict[str, Path], *options: str) -> None:
-        """Close all kits for a run, with a fresh folder of each site, and start all processes again."""
+    def close_kits(self, run: str, tables: dict[str, Path], *options: str, source: Path = SOURCE) -> None:
+        """Close all kits for a run, with a fresh folder of each site, and start all processes again.
+
+        source: of the package that the sites have.
+        """
         self.stop_all()
+        self.sources = dict.fromkeys(tables, source)
         names = [word for name in tables for word in ("--site", name)]
         for name, study in tables.items():
             private = self.folder / "private" / run / name
