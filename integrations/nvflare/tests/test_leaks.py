@@ -90,7 +90,7 @@ def test_seeds_are_not_in_the_memory_of_the_server_unless_they_travel_in_the_ope
     for run, secure in (("secret", True), ("open", False)):
         marker = f"MARKER-{run}-SEED".encode()
         marked = {seed: f"seed = {marker!r} + secrets.token_bytes(masks.SEED_BYTES - {len(marker)})"}
-        opened = {"secure=True": "secure=False", "if is_encrypted and is_expected": "if is_expected"}
+        opened = {"secure=True": "secure=False", "if is_encrypted and is_new": "if is_new"}
         source = lab.copy_source(run, {"site.py": marked | ({} if secure else opened)})
         lab.close_kits(run, tables, source=source)
         job = lab.write_job(run, JOB_STUDY, list(tables))

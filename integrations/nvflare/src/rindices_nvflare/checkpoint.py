@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,8 @@ class Checkpoint:
 
     def keep(self, request: Request, arrays: Arrays) -> None:
         """Write the arrays of a round, atomically."""
-        from io import BytesIO
-
-        content = BytesIO()
-        np.savez(content, digest=np.frombuffer(bytes.fromhex(request.digest), np.uint8), **arrays)
+        content, digest = BytesIO(), np.frombuffer(bytes.fromhex(request.digest), np.uint8)
+        np.savez(content, allow_pickle=False, **{"digest": digest, **arrays})
         write_atomically(self._get_path(request), content.getvalue())
 
     def say(self, text: str, finished: bool = False) -> None:

@@ -142,12 +142,11 @@ class SiteExecutor(Executor):  # type: ignore[misc]
         """Take the seed of another site, once, if its own encryption says who it is."""
         origin = FQCN.get_root(message.get_header(MessageHeaderKey.ORIGIN))
         seed = message.payload.get(_SEED) if isinstance(message.payload, Shareable) else None
-        is_encrypted = bool(message.get_header(_WAS_ENCRYPTED, False))
-        code = ReturnCode.ERROR
+        is_encrypted, code = bool(message.get_header(_WAS_ENCRYPTED, False)), ReturnCode.ERROR
         with self._lock:
             is_expected = self._config is not None and origin in self._others and origin < self._name
-            is_seed = isinstance(seed, bytes) and len(seed) == masks.SEED_BYTES
-            if is_encrypted and is_expected and is_seed and origin not in self._seeds:
+            is_new = is_expected and origin not in self._seeds
+            if is_encrypted and is_new and isinstance(seed, bytes) and len(seed) == masks.SEED_BYTES:
                 self._seeds[origin], code = seed, ReturnCode.OK
         reply = new_cell_message({}, make_reply(code))
         reply.set_header(MessageHeaderKey.RETURN_CODE, CellReturnCode.OK)
