@@ -1,0 +1,54 @@
+"""A study of four unequal sites by real processes and mutual TLS, against the same people in memory."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import load_file
+
+from rindices_nvflare.core import tabulate_people
+from tests.lab import SERVER, Lab
+from tests.study import JOB_STUDY, run_in_memory
+
+pytestmark = pytest.mark.slow
+SHAPES = {
+    shape: f'{JOB_STUDY}\n[model.method_settings]\nshape = "{shape}"\n'
+    for shape in ("straight", "curved", "interacting")
+}
+
+
+@pytest.mark.parametrize(
+    ("run", "study", "options"),
+    [
+        ("straight", SHAPES["straight"], ()),
+        ("unmasked", JOB_STUDY, ("--no-masks",)),
+        ("curved", SHAPES["curved"], ()),
+        ("interacting", SHAPES["interacting"], ()),
+    ],
+)
+def test_a_study_is_that_of_memory(
+    lab: Lab, tables: dict[str, Path], run: str, study: str, options: tuple[str, ...]
+) -> None:
+    lab.close_kits(run, tables, *options)
+    job = lab.write_job(run, study, list(tables), *options)
+    assert lab.run_job(run, job) == {"finished": True, "says": "finished: patterns"}
+    memory = lab.folder / f"memory-{run}"
+    result, sites = run_in_memory(tables, lab.folder / f"{run}.toml", memory, not options)
+    out = lab.kits / SERVER / run
+    assert json.loads((out / "federation.json").read_text()) | {"bytes_sent_by_a_site": 0} == result.to_dict() | {
+        "bytes_sent_by_a_site": 0
+    }
+    own, expected = load_file(out / "model.safetensors"), load_file(memory / "model.safetensors")
+    assert set(own) == set(expected)
+    for name, array in expected.items():
+        np.testing.assert_allclose(own[name], array, rtol=0, atol=1e-12, err_msg=name)
+    for site in sites:
+        table, _ = tabulate_people(site, memory / "model.safetensors")
+        written = pd.read_csv(lab.folder / "private" / run / site.name / "r_indices.tsv", sep="\t")
+        np.testing.assert_allclose(written[["r1", "r2"]], table[["r1", "r2"]], rtol=0, atol=1e-12)
+    assert not list(out.rglob("*.npz"))
+    assert all(
+        0.5 < each <= 1 for each in json.loads((out / "sites.json").read_text())["patients above controls"].values()
+    )
