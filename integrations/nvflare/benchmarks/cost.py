@@ -40,15 +40,15 @@ def measure(lab: Lab, tables: dict[str, Path], run: str, options: tuple[str, ...
                     continue
                 processor[name] = used.user + used.system
         time.sleep(0.3)
-    facts = json.loads((lab.kits / SERVER / run / "federation.json").read_text())
+    facts = json.loads((lab.kits / SERVER / run / "rounds.json").read_text())
     each = np.diff(sorted(times.values()))
     return {
         "rounds": facts["rounds"],
         "seconds a round, median": round(float(np.median(each)), 2),
         "seconds a round, mean": round(float(each.mean()), 2),
         "seconds from the submitted job to the end": round(time.monotonic() - submitted),
-        "bytes that a site receives": facts["bytes_received_by_a_site"],
-        "bytes that a site sends": facts["bytes_sent_by_a_site"],
+        "bytes that a site receives": facts["bytes_received_by_a_part"],
+        "bytes that a site sends": facts["bytes_sent_by_a_part"],
         "processor seconds of a site, mean": round(float(np.mean([processor[name] for name in tables])), 1),
         "processor seconds of the server's job": round(processor[SERVER], 1),
     }

@@ -1,15 +1,12 @@
 """The study of the tests: four unequal sites, in processes and in memory."""
 
 from pathlib import Path
-from typing import Any
 
 from rindices_nvflare.core import (
-    DESCRIBE,
-    PUBLIC,
     Answer,
-    FederatedResult,
+    LocalPeople,
     Request,
-    Site,
+    SumsResult,
     make_settings,
     open_site,
     read_job_study,
@@ -35,20 +32,12 @@ def write_sites(folder: Path, sizes: dict[str, tuple[int, int]] = SIZES, n_regio
 
 def run_in_memory(
     studies: dict[str, Path], job_study: Path, out: Path, masked: bool
-) -> tuple[FederatedResult, list[Site]]:
+) -> tuple[SumsResult, list[LocalPeople]]:
     """Run the study on the same people in this process, by sums without masks, and return its result and the sites."""
-    names = sorted(studies)
-    sites = [open_site(name, studies[name], 10, names if masked else ()) for name in names]
+    sites = [open_site(name, studies[name]) for name in sorted(studies)]
 
     def ask(request: Request) -> dict[str, Answer]:
-        answers = {}
-        for site in sites:
-            answer = site.answer(Request.decode(request.encode()))
-            facts: dict[str, Any] = dict(answer.facts)
-            if request.kind == DESCRIBE and masked:
-                facts["key"] = PUBLIC
-            answers[site.name] = Answer(request.digest, answer.numbers, answer.arrays, facts, site.name)
-        return answers
+        return {site.name: site.answer(Request.decode(request.encode())) for site in sites}
 
     settings = make_settings(read_job_study(job_study), masked)
     out.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """The server's rounds with sites in memory: totals, checkpoints, and what ends a study."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,16 @@ import pytest
 
 from rindices_nvflare import masks, wire
 from rindices_nvflare.checkpoint import Checkpoint
-from rindices_nvflare.core import DESCRIBE, MASKED, Request, StudyError, open_site, sum_people
+from rindices_nvflare.core import (
+    ALL_SITES,
+    DESCRIBE,
+    MASKED,
+    Request,
+    StudyError,
+    describe_table,
+    open_site,
+    sum_people,
+)
 from rindices_nvflare.job import describe_columns
 from rindices_nvflare.server import SiteRounds
 from tests.people import simulate_site, write_site
@@ -22,8 +32,8 @@ class MemorySites:
     def __init__(self, folder: Path, sizes: dict[str, tuple[int, int]] = SIZES) -> None:
         studies = {name: write_site(folder / name, simulate_site(name, *size, 4)) for name, size in sizes.items()}
         self.sites = sorted(sizes)
-        self.own = {name: open_site(name, studies[name], 10, self.sites) for name in self.sites}
-        self.facts = {name: site.answer(Request(DESCRIBE, 1)) for name, site in self.own.items()}
+        self.own = {name: open_site(name, studies[name]) for name in self.sites}
+        self.facts = {name: describe_table(site, 10) for name, site in self.own.items()}
         self.columns, self.asked = describe_columns(self.facts["site-1"].facts), list[str]()
         self.wrong = ""
 
@@ -57,13 +67,7 @@ def begin(tmp_path: Path, sites: MemorySites) -> SiteRounds:
 
 
 def make_means(sites: MemorySites) -> Request:
-    numbers = {
-        name: dict(zip(("controls", "patients"), each.numbers, strict=True)) for name, each in sites.facts.items()
-    }
-    settings = {
-        "codings": [], "regions": sites.columns["regions"], "adjust": "log", "n_columns": 4,
-        "sites": {name: {"key": "nvflare", **each} for name, each in numbers.items()},
-    }  # fmt: skip
+    settings = {"codings": [], "regions": sites.columns["regions"], "adjust": "log", "n_columns": 4}
     return Request("means", 2, settings, {})
 
 
@@ -71,18 +75,18 @@ def test_a_total_is_kept_and_used_again(tmp_path: Path) -> None:
     sites = MemorySites(tmp_path)
     rounds, request = begin(tmp_path, sites), make_means(sites)
     answers = rounds.ask(request)
-    total = masks.to_numbers(masks.add_all(each.arrays[MASKED] for each in answers.values()))
+    total = answers[ALL_SITES]
     expected = sum(np.log(site.cohort.volumes[site.cohort.is_control]).sum().to_numpy() for site in sites.own.values())
-    np.testing.assert_allclose(total[:2], [90, 105])
-    np.testing.assert_allclose(total[2:6], expected, rtol=1e-12)
+    assert total.numbers == [90, 105]
+    np.testing.assert_allclose(total.arrays["sum"][0], expected, rtol=1e-12)
     kept = list((tmp_path / "out" / "rounds").glob("*.npz"))
     with np.load(kept[0]) as stored:  # the total, and not the answer of a site
         assert set(stored.files) == {"digest", MASKED}
-        np.testing.assert_allclose(masks.to_numbers(stored[MASKED]), total)
+        np.testing.assert_allclose(masks.to_numbers(stored[MASKED])[2:6], total.arrays["sum"][0])
     asked = list(sites.asked)
     again = begin(tmp_path, sites).ask(request)
     assert sites.asked == asked
-    assert all((again[name].arrays[MASKED] == answers[name].arrays[MASKED]).all() for name in answers)
+    assert (again[ALL_SITES].arrays["sum"] == total.arrays["sum"]).all()
 
 
 def test_masks_that_do_not_cancel_end_the_study(tmp_path: Path) -> None:
@@ -96,3 +100,15 @@ def test_all_sites_but_one_have_enough_people(tmp_path: Path) -> None:
     sites = MemorySites(tmp_path, {"site-1": (300, 300), "site-2": (4, 30), "site-3": (5, 30)})
     with pytest.raises(StudyError, match="all sites but site-1 have 9 controls together"):
         begin(tmp_path, sites).ask(Request(DESCRIBE, 1))
+
+
+def test_a_category_of_few_people_is_refused_in_the_total(tmp_path: Path) -> None:
+    sites = MemorySites(tmp_path)
+    for name, site in sites.own.items():
+        sexes = np.where(np.arange(len(site.cohort)) < (3 if name == "site-1" else 0), "X", "F")
+        site.cohort = replace(site.cohort, covariates=site.cohort.covariates.assign(sex=sexes))
+    request = make_means(sites)
+    codings = [{"kind": "categorical", "name": "sex", "levels": ["F", "X"]}]
+    settings = {**request.settings, "codings": codings, "n_columns": 5}
+    with pytest.raises(StudyError, match=r"all sites: .* has a sum over 3 people"):
+        begin(tmp_path, sites).ask(Request("means", 2, settings, {}))

@@ -37,8 +37,8 @@ def test_a_study_is_that_of_memory(
     memory = lab.folder / f"memory-{run}"
     result, sites = run_in_memory(tables, lab.folder / f"{run}.toml", memory, not options)
     out = lab.kits / SERVER / run
-    assert json.loads((out / "federation.json").read_text()) | {"bytes_sent_by_a_site": 0} == result.to_dict() | {
-        "bytes_sent_by_a_site": 0
+    assert json.loads((out / "rounds.json").read_text()) | {"bytes_sent_by_a_part": 0} == result.to_dict() | {
+        "bytes_sent_by_a_part": 0
     }
     own, expected = load_file(out / "model.safetensors"), load_file(memory / "model.safetensors")
     assert set(own) == set(expected)

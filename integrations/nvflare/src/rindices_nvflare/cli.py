@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rindices_nvflare.core import DESCRIBE, GROUPS, LEAVES, Request, RindicesError, open_site, write_json
+from rindices_nvflare.core import GROUPS, LEAVES, RindicesError, describe_table, open_site, write_json
 from rindices_nvflare.job import FEWEST_MASKED, describe_columns, join_columns, write_job
 from rindices_nvflare.kit import SiteConfig, check_kit, close_kit, is_client
 from rindices_nvflare.register import Register
@@ -60,8 +60,8 @@ def check(
     with _say_errors():
         config = SiteConfig.read(folder)
         faults = check_kit(folder)
-        site = open_site("this-site", Path(config.study), config.fewest)
-        described = site.answer(Request(DESCRIBE, 1))
+        site = open_site("this-site", Path(config.study))
+        described = describe_table(site, config.fewest)
     typer.echo(f"The kit is {'closed' if not faults else 'open: ' + '; '.join(faults)}.")
     typer.echo(f"{site.describe_people()}.")
     typer.echo(f"Sites: {', '.join(config.sites)}.")

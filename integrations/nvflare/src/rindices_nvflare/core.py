@@ -1,11 +1,11 @@
 """All names of `rindices` that this package uses, and what a site and a server do with them.
 
-A site computes sums over its people (`Site`). A server runs the study (`run_study`) and gets the sums through a
+A site computes sums over its people (`LocalPeople`). A server runs the study (`run_study`) and gets the sums through a
 transport, which takes a `Request` to all sites and returns their answers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,41 +13,44 @@ import numpy as np
 import pandas as pd
 from rindices.atomic import write_atomically, write_json
 from rindices.errors import RindicesError, StudyError, describe_os_error, join_names
-from rindices.federated import kinds
-from rindices.federated.fit import FederatedResult, FederatedSettings, run_federated_study
-from rindices.federated.messages import Answer, Request
-from rindices.federated.secure import MASKED
-from rindices.federated.site import Site
-from rindices.federated.subsets import GROUPS
 from rindices.model.fitted import FittedModel
+from rindices.preprocess.residualise import CategoricalCovariate, build_coding, count_columns
 from rindices.study.config import StudyConfig, read_study
 from rindices.study.preflight import resolve_study
 from rindices.study.wrong_cells import check_cells
+from rindices.sums import kinds
+from rindices.sums.messages import Answer, Request
+from rindices.sums.people import LocalPeople
+from rindices.sums.study import SumsResult, SumsSettings, run_study_from_sums
+from rindices.sums.subsets import GROUPS
 
-from rindices_nvflare.masks import Integers, to_integers
+from rindices_nvflare.masks import Integers, to_integers, to_numbers
 
 __all__ = [
+    "ALL_SITES",
     "DESCRIBE",
     "GROUPS",
     "LEAVES",
     "MASKED",
-    "PUBLIC",
     "Answer",
-    "FederatedResult",
-    "FederatedSettings",
     "FittedModel",
+    "LocalPeople",
     "Request",
     "RindicesError",
-    "Site",
     "StudyError",
+    "SumsResult",
+    "ask_for_masks",
     "count_sets",
     "describe_os_error",
+    "describe_table",
+    "find_fewest",
     "is_masked",
     "join_names",
     "list_sums",
     "make_settings",
     "open_site",
     "read_job_study",
+    "read_total",
     "run_study",
     "sum_people",
     "tabulate_people",
@@ -58,63 +61,79 @@ __all__ = [
 DESCRIBE = kinds.DESCRIBE
 LEAVES: Mapping[str, str] = {name: kind.leaves for name, kind in kinds.KINDS.items() if name != DESCRIBE}
 """What leaves a site, by the kind of question."""
-PUBLIC = "nvflare"
-"""Stands for a site's key, because seeds travel with NVFLARE and there are no other keys."""
+MASKED = "masked"
+"""Setting of a request for masked sums, and name of the array of an answer that holds them."""
+ALL_SITES = "all sites"
+"""Name of the total of all sites, where the answers of single sites are not seen."""
 
 
-@dataclass(frozen=True)
-class TotalsOnly:
-    """Says to a `Site` that its sums are seen in the total of all sites alone.
-
-    sites: names of all sites, by the list of this site.
-    """
-
-    sites: frozenset[str]
-    public: str = PUBLIC
-
-    @property
-    def accepted(self) -> frozenset[str]:
-        """Names of all sites: with them, a site gives sums for totals and refuses to give others."""
-        return self.sites
-
-    @property
-    def left(self) -> dict[str, int]:
-        """No site leaves: a study goes on with all sites, or ends."""
-        return {}
-
-    def check_sites(self, name: str, request: Request, sizes: Mapping[str, int]) -> None:
-        """Refuse a request that names other sites, or other numbers of people of this site."""
-        named = request.settings["sites"]
-        if frozenset(named) != self.sites or dict(named[name]) != {"key": self.public, **sizes}:
-            raise StudyError("other-sites: the request names other sites or other numbers of people than this site.")
-
-    def mask(self, name: str, answer: Answer, request: Request) -> Integers:
-        """Return numbers of people and sums as integers (n, 2); masks are added before they leave."""
-        arrays = [answer.arrays[key].ravel() for key in kinds.get_answer_shapes(request)]
-        return to_integers(np.concatenate([np.asarray(answer.numbers, dtype=float), *arrays]))
-
-
-def open_site(name: str, study_file: Path, fewest: int, sites: Sequence[str] = ()) -> Site:
-    """Return the site of the people whose table a study file names.
-
-    name: of the site in the study; fewest: fewest people of a sum; sites: all sites if sums are masked, else none.
-    """
+def open_site(name: str, study_file: Path) -> LocalPeople:
+    """Return the people whose table a study file names; name: of the site in the study."""
     study = read_study(study_file)
     result, study = resolve_study(study, study_file.absolute().parent)
     checked = check_cells(result.cohort_or_raise(), study.run.seed, study.adjust, study.data.on_outlier)
-    key: Any = TotalsOnly(frozenset(sites)) if sites else None
-    return Site(name, checked.cohort_or_raise(), fewest, key=key)
+    return LocalPeople(name, checked.cohort_or_raise())
 
 
-def sum_people(site: Site, request: Request) -> tuple[list[int], dict[str, np.ndarray[Any, Any]]]:
-    """Return numbers of people and the sums of a site; under masks they are one array of integers (n, 2)."""
-    answer = site.answer(request)
-    return [int(number) for number in answer.numbers], {name: np.asarray(each) for name, each in answer.arrays.items()}
+def describe_table(site: LocalPeople, fewest: int) -> Answer:
+    """Return numbers of people and facts about a table, without categories of fewer people than the fewest."""
+    answer = site.answer(Request(DESCRIBE, 1))
+    covariates = {name: dict(each) for name, each in answer.facts["covariates"].items()}
+    for name, each in covariates.items():
+        values = site.cohort.covariates[name]
+        labels = values.map("{:g}".format) if each["numeric"] else values.astype(str)
+        sizes = labels.value_counts()
+        each["levels"] = [level for level in each["levels"] if sizes[level] >= fewest]
+    return replace(answer, facts={**answer.facts, "covariates": covariates})
+
+
+def ask_for_masks(request: Request) -> Request:
+    """Return the request for sums that are seen in the total of all sites alone."""
+    return replace(request, settings={**request.settings, MASKED: True})
 
 
 def is_masked(request: Request) -> bool:
     """Return whether a request asks for sums that are seen in the total of all sites alone."""
-    return "sites" in request.settings
+    return bool(request.settings.get(MASKED, False))
+
+
+def sum_people(site: LocalPeople, request: Request) -> tuple[list[int], dict[str, np.ndarray[Any, Any]]]:
+    """Return numbers of people and the sums of a site; where masks are asked for, as one array of integers (n, 2)."""
+    answer = site.answer(request)
+    numbers = [int(number) for number in answer.numbers]
+    if not is_masked(request):
+        return numbers, {name: np.asarray(each) for name, each in answer.arrays.items()}
+    arrays = [answer.arrays[key].ravel() for key in kinds.get_answer_shapes(request)]
+    return numbers, {MASKED: to_integers(np.concatenate([np.asarray(numbers, dtype=float), *arrays]))}
+
+
+def read_total(request: Request, total: Integers) -> Answer:
+    """Return the sums of all sites from their total (n, 2), in which masks have cancelled."""
+    n_sets, values, arrays = count_sets(request), to_numbers(total), {}
+    start = n_sets
+    for name, shape in kinds.get_answer_shapes(request).items():
+        end = start + int(np.prod(shape))
+        arrays[name], start = values[start:end].reshape(shape), end
+    return Answer(request.digest, [round(number) for number in values[:n_sets].tolist()], arrays)
+
+
+def find_fewest(request: Request, numbers: Sequence[int], arrays: Mapping[str, np.ndarray[Any, Any]]) -> int:
+    """Return the fewest people of a sum, other than nobody: of a set, or of a category of a covariate.
+
+    The product of an indicator and a region is a sum over the people of one category, and the round ``means`` has their
+    number.
+    """
+    counts = [float(number) for number in numbers]
+    if request.kind == kinds.MEANS:
+        start = 0
+        for record in request.settings["codings"]:
+            coding = build_coding(record)
+            end = start + count_columns(coding)
+            if isinstance(coding, CategoricalCovariate):
+                for number, sums in zip(numbers, arrays["sum"][:, start:end], strict=True):
+                    counts += [*sums.tolist(), number - float(sums.sum())]
+            start = end
+    return round(min((count for count in counts if count > 0.5), default=0.0))
 
 
 def count_sets(request: Request) -> int:
@@ -130,7 +149,7 @@ def list_sums(request: Request) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {"numbers": ("int64", (n_sets,)), **{name: ("float64", shape) for name, shape in shapes.items()}}
 
 
-def tabulate_people(site: Site, model_file: Path) -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
+def tabulate_people(site: LocalPeople, model_file: Path) -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
     """Return the cross-fitted R-indices of the people of a site, and who is a patient (N,).
 
     model_file: of a model that these people were in.
@@ -140,9 +159,15 @@ def tabulate_people(site: Site, model_file: Path) -> tuple[pd.DataFrame, np.ndar
 
 def make_settings(study: StudyConfig, masked: bool) -> dict[str, Any]:
     """Return what decides the numbers of a study, besides its people, as plain values."""
-    harmonise = study.data.harmonise != "none"
-    settings = FederatedSettings(study.model, study.run.seed, study.data.adjust, harmonise, masked=masked)
-    return settings.to_dict()
+    settings = SumsSettings(
+        study.model,
+        study.run.seed,
+        study.data.adjust,
+        by_site=True,
+        harmonise=study.data.harmonise != "none",
+        with_effects=not masked,
+    )
+    return {**settings.to_dict(), MASKED: masked}
 
 
 def read_job_study(path: Path) -> StudyConfig:
@@ -155,10 +180,11 @@ def run_study(
     settings: Mapping[str, Any],
     out: Path,
     on_stage: Callable[[str], None],
-) -> FederatedResult:
+) -> SumsResult:
     """Run a study whose sums come from ``ask``, and write its files to a folder."""
     transport: Any = _Asking(ask)
-    return run_federated_study(transport, FederatedSettings.from_dict(settings), out, on_stage, clear=lambda path: None)
+    own = SumsSettings.from_dict({name: value for name, value in settings.items() if name != MASKED})
+    return run_study_from_sums(transport, own, out, on_stage, clear=lambda path: None)
 
 
 @dataclass(frozen=True)

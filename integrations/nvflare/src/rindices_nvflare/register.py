@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rindices_nvflare.core import Site, write_json
+from rindices_nvflare.core import LocalPeople, write_json
 from rindices_nvflare.wire import Code, SiteError, write_message
 
 MAX_ROUNDS = 500
@@ -20,7 +20,7 @@ MAX_ROUNDS = 500
 _FILE, _LOG = "answered.json", "log.txt"
 
 
-def digest_people(site: Site) -> str:
+def digest_people(site: LocalPeople) -> str:
     """Return a digest of all values of the people of a site."""
     cohort = site.cohort
     digest = hashlib.sha256("\t".join(cohort.regions).encode())

@@ -11,18 +11,20 @@ from nvflare.app_common.workflows.model_controller import ModelController
 from rindices_nvflare import masks, wire
 from rindices_nvflare.checkpoint import Checkpoint
 from rindices_nvflare.core import (
+    ALL_SITES,
     DESCRIBE,
     GROUPS,
     MASKED,
-    PUBLIC,
     Answer,
     Request,
     RindicesError,
     StudyError,
+    ask_for_masks,
     count_sets,
-    is_masked,
+    find_fewest,
     join_names,
     list_sums,
+    read_total,
     run_study,
     write_json,
 )
@@ -119,8 +121,7 @@ class StudyController(ModelController):  # type: ignore[misc]
 class SiteRounds:
     """Answers the requests of a study by rounds, or from what was kept of them.
 
-    Under masks, the first site stands for the total of all sites and the others for zero, because nothing else is
-    known.
+    Under masks there is one answer, the total of all sites, because nothing else is known.
     """
 
     def __init__(
@@ -129,19 +130,22 @@ class SiteRounds:
         self._controller, self._checkpoint, self._plan, self._fewest = controller, checkpoint, plan, fewest
 
     def ask(self, request: Request) -> Mapping[str, Answer]:
-        """Return the answers of all sites to a request."""
+        """Return the answers of all sites to a request, or their total."""
         if request.kind == DESCRIBE:
             return self._describe(request)
-        names, declared = self._controller.sites, list_sums(request)
-        kept = self._checkpoint.read(request)
-        if is_masked(request):
+        if self._plan["settings"][MASKED]:
+            request = ask_for_masks(request)
+            kept = self._checkpoint.read(request)
             if kept is None:
                 told = self._controller.ask_sites(SUMS, request.encode())
                 kept = {MASKED: masks.add_all(each[MASKED] for each in told.values())}
                 self._checkpoint.keep(request, kept)
-            self._check_numbers(request, kept[MASKED])
-            parts = {name: {MASKED: kept[MASKED] if name == names[0] else 0 * kept[MASKED]} for name in names}
-            return {name: Answer(request.digest, arrays=part, site=name) for name, part in parts.items()}
+            self._check_masks(request, kept[MASKED])
+            answers = {ALL_SITES: read_total(request, kept[MASKED])}
+            self._check_fewest(request, answers)
+            return answers
+        names, declared = self._controller.sites, list_sums(request)
+        kept = self._checkpoint.read(request)
         if kept is None:
             told = self._controller.ask_sites(SUMS, request.encode())
             kept = {f"{name}/{key}": arrays[key] for name, arrays in told.items() for key in declared}
@@ -150,22 +154,20 @@ class SiteRounds:
         for name in names:
             arrays = {key: kept[f"{name}/{key}"] for key in declared}
             numbers = arrays.pop("numbers").tolist()
-            answers[name] = Answer(request.digest, numbers, arrays, site=name)
+            answers[name] = Answer(request.digest, numbers, arrays)
+        self._check_fewest(request, answers)
         return answers
 
     def _describe(self, request: Request) -> dict[str, Answer]:
         told = self._controller.ask_sites(HELLO, wire.write_message(self._plan))
         self._check_groups({name: arrays["people"].tolist() for name, arrays in told.items()})
-        masked = bool(self._plan["settings"]["masked"])
-        if masked:
+        if self._plan["settings"][MASKED]:
             self._controller.ask_sites(SEEDS, wire.write_message({}))
-        key = {"key": PUBLIC} if masked else {}
         return {
             name: Answer(
                 request.digest,
                 arrays["people"].tolist(),
-                facts={**wire.decode_facts(arrays["facts"], self._plan["columns"]), **key},
-                site=name,
+                facts=wire.decode_facts(arrays["facts"], self._plan["columns"]),
             )
             for name, arrays in told.items()
         }
@@ -181,16 +183,22 @@ class SiteRounds:
                         f"sums from the total: the fewest are {self._fewest}. Let a larger site join."
                     )
 
-    def _check_numbers(self, request: Request, total: masks.Integers) -> None:
-        """Refuse a total over few people, and one in which masks do not cancel."""
+    def _check_masks(self, request: Request, total: masks.Integers) -> None:
+        """Refuse a total in which masks do not cancel."""
         for number in masks.to_numbers(total[: count_sets(request)]).tolist():
             if number != round(number) or not 0 <= number < _MOST_PEOPLE:
                 raise StudyError(
                     f"the masks of round {request.round} do not cancel: let all sites install the same version, and "
                     "submit the same job again."
                 )
+
+    def _check_fewest(self, request: Request, answers: Mapping[str, Answer]) -> None:
+        """Refuse a sum over few people, of all sites together or of one whose answer is seen."""
+        for name, answer in answers.items():
+            number = find_fewest(request, answer.numbers, answer.arrays)
             if 0 < number < self._fewest:
                 raise StudyError(
-                    f"round {request.round} ({request.kind}) has a total over {number:.0f} people: the fewest are "
-                    f"{self._fewest}. Ask for fewer members."
+                    f"{name}: round {request.round} ({request.kind}) has a sum over {number} people, and the fewest "
+                    f"are {self._fewest}. Ask for fewer members, leave out a covariate with a rare category, or let "
+                    "more people join."
                 )

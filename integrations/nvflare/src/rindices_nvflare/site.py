@@ -26,9 +26,11 @@ from rindices_nvflare import masks, wire
 from rindices_nvflare.core import (
     DESCRIBE,
     MASKED,
+    LocalPeople,
     Request,
     RindicesError,
-    Site,
+    describe_table,
+    find_fewest,
     is_masked,
     open_site,
     sum_people,
@@ -52,7 +54,7 @@ class SiteExecutor(Executor):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self._site: Site | None = None
+        self._site: LocalPeople | None = None
         self._config: SiteConfig | None = None
         self._seeds: dict[str, bytes] = {}
         self._used: set[int] = set()
@@ -110,12 +112,11 @@ class SiteExecutor(Executor):  # type: ignore[misc]
             raise SiteError(Code.UNMASKED)
         if self._site is None:
             try:
-                sites = config.sites if plan["settings"]["masked"] else ()
-                self._site = open_site(self._name, Path(config.study), config.fewest, sites)
+                self._site = open_site(self._name, Path(config.study))
             except (RindicesError, OSError) as error:
                 self._log(fl_ctx, f"the table: {error}")
                 raise SiteError(Code.NO_TABLE) from error
-        site, described = self._site, self._site.answer(Request(DESCRIBE, 1))
+        site, described = self._site, describe_table(self._site, config.fewest)
         facts = wire.encode_facts(described.facts, plan["columns"])
         if any(0 < number < config.fewest for number in described.numbers):
             raise SiteError(Code.REFUSED)
@@ -165,6 +166,8 @@ class SiteExecutor(Executor):  # type: ignore[misc]
             if request.round in self._used:
                 raise SiteError(Code.MASK_USED, request.round)
         numbers, arrays = sum_people(self._site, request)
+        if not is_masked(request) and 0 < find_fewest(request, numbers, arrays) < config.fewest:
+            raise SiteError(Code.REFUSED)
         Register(Path(config.private)).count(request.round, request.digest)
         if not is_masked(request):
             return {"numbers": np.array(numbers, dtype=np.int64), **arrays}
