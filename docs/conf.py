@@ -35,6 +35,7 @@ extensions = [
 include_patterns = [
     "docs/**",
     "benchmarks/**.md",
+    "integrations/**.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
