@@ -155,15 +155,23 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def refresh_constraints(session: nox.Session) -> None:
-    """Write the newest versions of all requirements to the constraints, and the hashes of their files."""
+    """Write the newest versions of all requirements to the constraints, and the hashes of their files.
+
+    Those of the integrations name only what rindices has not.
+    """
     session.install(TORCH)
-    session.install(".[dev,docs]")
-    frozen = session.run("pip", "freeze", "--exclude", "rindices", silent=True)
-    with open("constraints.txt", "w", encoding="utf-8") as file:
-        file.write("# Exact versions of CI. Refresh on purpose: nox -s refresh_constraints\n")
-        file.writelines(f"{line}\n" for line in str(frozen).splitlines() if "==" in line and "torch" not in line)
+    written: set[str] = set()
+    for packages, folder in (([".[dev,docs]"], Path()), (["./integrations/nvflare"], Path("integrations/nvflare"))):
+        session.install(*packages)
+        frozen = str(
+            session.run("pip", "freeze", "--exclude", "rindices", "--exclude", "rindices-nvflare", silent=True)
+        )
+        lines = [line for line in frozen.splitlines() if "==" in line and "torch" not in line and line not in written]
+        written |= set(lines)
+        header = "# Exact versions of CI. Refresh on purpose: nox -s refresh_constraints"
+        (folder / "constraints.txt").write_text("\n".join([header, *lines, ""]), "utf-8")
     session.install("uv==0.13.7")
     options = ["--no-deps", "--generate-hashes", "--no-header", "--no-annotate", "--python-version", "3.11.7"]
-    session.run(
-        "uv", "pip", "compile", "--quiet", *options, "--output-file", "constraints-hashes.txt", "constraints.txt"
-    )
+    for folder in (Path(), Path("integrations/nvflare")):
+        paths = (str(folder / name) for name in ("constraints-hashes.txt", "constraints.txt"))
+        session.run("uv", "pip", "compile", "--quiet", *options, "--output-file", *paths)
