@@ -14,9 +14,16 @@ from typing import Any
 
 import psutil
 
+WAIT = 30
+"""Seconds that a server waits for the answers of a round."""
 SERVER, ADMIN, LEAD = "localhost", "admin@centre.org", "lead@centre.org"
 SOURCE = Path(__file__).parents[1] / "src"
 TYPES = {SERVER: "type: server", ADMIN: "type: admin, role: org_admin", LEAD: "type: admin, role: lead"}
+
+
+def join_path(source: Path) -> str:
+    """Return the path of modules with a folder in front."""
+    return os.pathsep.join([str(source), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 class Lab:
@@ -30,7 +37,13 @@ class Lab:
             self.port = int(probe.getsockname()[1])
         paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        self.env = {**os.environ, **threads, "HOME": str(folder / "home"), "PATH": paths, "PYTHONPATH": str(SOURCE)}
+        self.env = {
+            **os.environ,
+            **threads,
+            "HOME": str(folder / "home"),
+            "PATH": paths,
+            "PYTHONPATH": join_path(SOURCE),
+        }
         (folder / "home").mkdir(parents=True, exist_ok=True)
         (folder / "logs").mkdir(exist_ok=True)
         self.started: dict[str, psutil.Process] = {}
@@ -89,7 +102,7 @@ class Lab:
         kit = kit or self.kits / name
         for pid_file in ("pid.fl", "daemon_pid.fl"):
             (kit / pid_file).unlink(missing_ok=True)
-        env = {**self.env, "PYTHONPATH": str(self.sources.get(name, SOURCE))}
+        env = {**self.env, "PYTHONPATH": join_path(self.sources.get(name, SOURCE))}
         with (self.folder / "logs" / f"{name}.log").open("a") as log:
             process = subprocess.Popen(
                 ["bash", str(kit / "startup/sub_start.sh")], stdout=log, stderr=log, env=env, start_new_session=True
@@ -212,7 +225,7 @@ class Lab:
         names = [word for name in sites for word in ("--site", name)]
         columns = self.folder / "columns.json"
         self.run("rindices-nvflare", "check", self.kits / sites[0], "--columns", columns)
-        words = ("--job", folder, "--columns", columns, "--out", run, "--wait", "20", *names, *options)
+        words = ("--job", folder, "--columns", columns, "--out", run, "--wait", str(WAIT), *names, *options)
         self.run("rindices-nvflare", "job", path, *words)
         return folder
 
