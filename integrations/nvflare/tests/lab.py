@@ -225,6 +225,10 @@ class Lab:
             time.sleep(0.05)
         return self.count_rounds(out)
 
+    def delete_results(self, run: str) -> None:
+        """Delete the folder of a study at the server."""
+        shutil.rmtree(self.kits / SERVER / run, ignore_errors=True)
+
     def close_kits(self, run: str, tables: dict[str, Path], *options: str, source: Path = SOURCE) -> None:
         """Close all kits for a run, with a fresh folder of each site, and start all processes again.
 
