@@ -8,15 +8,27 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
+from nvflare.fuel.flare_api.flare_api import new_secure_session
+from typer.testing import CliRunner
 
+from rindices_nvflare.cli import app
+
+WAIT = 30
+"""Seconds that a server waits for the answers of a round."""
 SERVER, ADMIN, LEAD = "localhost", "admin@centre.org", "lead@centre.org"
 SOURCE = Path(__file__).parents[1] / "src"
 TYPES = {SERVER: "type: server", ADMIN: "type: admin, role: org_admin", LEAD: "type: admin, role: lead"}
+
+
+def join_path(source: Path) -> str:
+    """Return the path of modules with a folder in front."""
+    return os.pathsep.join([str(source), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 class Lab:
@@ -30,11 +42,18 @@ class Lab:
             self.port = int(probe.getsockname()[1])
         paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        self.env = {**os.environ, **threads, "HOME": str(folder / "home"), "PATH": paths, "PYTHONPATH": str(SOURCE)}
+        self.env = {
+            **os.environ,
+            **threads,
+            "HOME": str(folder / "home"),
+            "PATH": paths,
+            "PYTHONPATH": join_path(SOURCE),
+        }
         (folder / "home").mkdir(parents=True, exist_ok=True)
         (folder / "logs").mkdir(exist_ok=True)
         self.started: dict[str, psutil.Process] = {}
         self.sources: dict[str, Path] = {}
+        self.session: Any = None
 
     def run(self, *words: Any, ok: bool = True) -> str:
         """Run a command in the folder and return what it says."""
@@ -44,6 +63,13 @@ class Lab:
         if done.returncode and ok:
             raise RuntimeError(f"{words}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.stdout + done.stderr
+
+    def call(self, *words: Any) -> str:
+        """Run ``rindices-nvflare`` in this process, and return what it says."""
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        if done.exit_code:
+            raise RuntimeError(f"{words}: {done.output}")
+        return done.output
 
     def make_authority(self, folder: str = "ca") -> str:
         """Make a certificate authority and return its fingerprint."""
@@ -89,7 +115,7 @@ class Lab:
         kit = kit or self.kits / name
         for pid_file in ("pid.fl", "daemon_pid.fl"):
             (kit / pid_file).unlink(missing_ok=True)
-        env = {**self.env, "PYTHONPATH": str(self.sources.get(name, SOURCE))}
+        env = {**self.env, "PYTHONPATH": join_path(self.sources.get(name, SOURCE))}
         with (self.folder / "logs" / f"{name}.log").open("a") as log:
             process = subprocess.Popen(
                 ["bash", str(kit / "startup/sub_start.sh")], stdout=log, stderr=log, env=env, start_new_session=True
@@ -134,29 +160,38 @@ class Lab:
 
     def stop_all(self) -> None:
         """Kill all processes that were started."""
+        self.close_session()
         for name in list(self.started):
             self.signal(name)
 
-    def nvflare(self, *words: Any, kit: str = LEAD, ok: bool = True) -> str:
-        """Run ``nvflare job``, as an admin."""
-        return self.run("nvflare", "job", *words, "--startup-kit", self.kits / kit, "--format", "json", ok=ok)
+    def close_session(self) -> None:
+        """Forget the session of the admin who submits jobs."""
+        if self.session is not None:
+            with suppress(Exception):
+                self.session.close()
+        self.session = None
 
-    def submit(self, job: Path, kit: str = LEAD, seconds: float = 60.0) -> str:
-        """Submit a job, once the server answers, and return its id."""
+    def ask_admin(self, function: Callable[[Any], Any], seconds: float = 90.0) -> Any:
+        """Return what the server answers to the admin who submits jobs, once it does."""
         end = time.monotonic() + seconds
         while True:
             try:
-                said = self.nvflare("submit", "-j", job, kit=kit)
-                return str(json.loads(said[said.index("{") :])["data"]["job_id"])
-            except (RuntimeError, ValueError, KeyError, TypeError) as error:
+                if self.session is None:
+                    self.session = new_secure_session(LEAD, str(self.kits / LEAD), timeout=10.0)
+                return function(self.session)
+            except Exception:
+                self.close_session()
                 if time.monotonic() > end:
-                    raise RuntimeError(f"the job cannot be submitted: {error}") from error
-                time.sleep(1)
+                    raise
+                time.sleep(0.5)
+
+    def submit(self, job: Path, seconds: float = 90.0) -> str:
+        """Submit a job, once the server answers, and return its id."""
+        return str(self.ask_admin(lambda session: session.submit_job(str(job)), seconds))
 
     def get_status(self, job: str) -> str:
         """Return the status of a job."""
-        said = self.nvflare("meta", job)
-        return str(json.loads(said[said.index("{") :])["data"]["status"])
+        return str(self.ask_admin(lambda session: session.get_job_meta(job))["status"])
 
     def wait(self, out: str, job: str, seconds: float = 300.0) -> dict[str, Any]:
         """Wait until a study says that it ended, or until the job did, and return what the study says."""
@@ -183,12 +218,16 @@ class Lab:
         """Return the number of rounds that the server keeps."""
         return len(list((self.kits / SERVER / out / "rounds").glob("[0-9]*.npz")))
 
-    def wait_for_rounds(self, out: str, number: int, seconds: float = 120.0) -> int:
+    def wait_for_rounds(self, out: str, number: int, seconds: float = 240.0) -> int:
         """Wait until the server keeps so many rounds, and return how many there are."""
         end = time.monotonic() + seconds
         while self.count_rounds(out) < number and time.monotonic() < end:
             time.sleep(0.05)
         return self.count_rounds(out)
+
+    def delete_results(self, run: str) -> None:
+        """Delete the folder of a study at the server."""
+        shutil.rmtree(self.kits / SERVER / run, ignore_errors=True)
 
     def close_kits(self, run: str, tables: dict[str, Path], *options: str, source: Path = SOURCE) -> None:
         """Close all kits for a run, with a fresh folder of each site, and start all processes again.
@@ -201,8 +240,8 @@ class Lab:
         for name, study in tables.items():
             private = self.folder / "private" / run / name
             words = ("--study", study, "--private", private, *names, *options)
-            self.run("rindices-nvflare", "kit", self.kits / name, *words)
-        self.run("rindices-nvflare", "kit", self.kits / SERVER)
+            self.call("kit", self.kits / name, *words)
+        self.call("kit", self.kits / SERVER)
         self.start_all()
 
     def write_job(self, run: str, study: str, sites: Sequence[str], *options: str) -> Path:
@@ -211,9 +250,9 @@ class Lab:
         path.write_text(study)
         names = [word for name in sites for word in ("--site", name)]
         columns = self.folder / "columns.json"
-        self.run("rindices-nvflare", "check", self.kits / sites[0], "--columns", columns)
-        words = ("--job", folder, "--columns", columns, "--out", run, "--wait", "20", *names, *options)
-        self.run("rindices-nvflare", "job", path, *words)
+        self.call("check", self.kits / sites[0], "--columns", columns)
+        words = ("--job", folder, "--columns", columns, "--out", run, "--wait", str(WAIT), *names, *options)
+        self.call("job", path, *words)
         return folder
 
     def run_job(self, run: str, job: Path, seconds: float = 300.0) -> dict[str, Any]:

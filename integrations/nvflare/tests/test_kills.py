@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from tests.lab import SERVER, Lab
+from tests.lab import SERVER, WAIT, Lab
 from tests.study import JOB_STUDY, run_in_memory
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,7 @@ def test_the_same_job_goes_on_after_a_kill(lab: Lab, tables: dict[str, Path], ru
             state = lab.wait(run, number)
             assert not state["finished"]
         if name != SERVER and what == "all":
-            assert f"no answer of {name} within 20 seconds" in state["says"]
+            assert f"no answer of {name} within {WAIT} seconds" in state["says"]
             lab.start(name)
         now = {path.name: path.read_bytes() for path in rounds.glob("[0-9]*.npz")}
         assert kept == {file: now[file] for file in kept}  # no round has another total than before

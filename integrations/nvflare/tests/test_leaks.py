@@ -1,86 +1,103 @@
 """A participant's id in an exception, a file name, a category or a log line does not reach the server."""
 
 import json
+import re
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.lab import SERVER, Lab
-from tests.people import SIZES, STUDY, simulate_site, write_site
+from rindices_nvflare.wire import Code
+from tests.lab import SERVER, SOURCE, Lab
 from tests.study import JOB_STUDY, write_sites
 
 pytestmark = pytest.mark.slow
-N_JOBS = 20
+N_ERRORS = 20
 """Errors of each kind."""
-FAULTS = """
-def _provoke(site: str, where: str) -> None:
-    import logging, os, sys, warnings
-    path = Path(os.environ["HOME"]) / f"{site}.json"
-    fault = json.loads(path.read_text()) if path.exists() else {}
-    if fault.get("where") != where:
+ANY_MARKER = rb"sub-[1-4]XQ[0-9]{2}Z"
+PIECE = 2**24
+PROVOKE = f'''
+_numbers = iter(range({N_ERRORS}))
+
+
+def _provoke(site: str, where: str, study: Path | None = None) -> None:
+    """Make an error that names a participant, of another kind at each site."""
+    import logging, sys, warnings
+    number = next(_numbers, None) if (site == "site-4") == (where == "sum") else None
+    if number is None:
         return
-    marker = fault["marker"]
-    logging.getLogger("rindices").error(marker)
-    print(marker, flush=True)
-    print(marker, file=sys.stderr, flush=True)
-    warnings.warn(marker)
-    errors = (ValueError, KeyError, RuntimeError, RindicesError, MemoryError, SystemExit, OSError, KeyboardInterrupt)
-    raise errors[fault["number"] % len(errors)](marker)
+    marker = f"sub-{{site[-1]}}XQ{{number:02d}}Z"
+    if site == "site-2":  # the name of a file that is not there
+        text = "[data]\\nvolumes = \\"{{}}.csv\\"\\ngroup = \\"group\\"\\n"
+        study.write_text(text.format(marker))
+    if site == "site-3":  # a category that the job does not name
+        path = study.parent / "participants.tsv"
+        people = pd.read_csv(path, sep="\\t")
+        people.loc[:20, "sex"] = marker
+        people.to_csv(path, sep="\\t", index=False)
+    if site == "site-4":  # a line of the log, of both screens, and a warning
+        logging.getLogger("rindices").error(marker)
+        print(marker, flush=True)
+        print(marker, file=sys.stderr, flush=True)
+        warnings.warn(marker)
+    if site in ("site-1", "site-4"):
+        errors = (ValueError, KeyError, RuntimeError, RindicesError, MemoryError, SystemExit, OSError)
+        raise errors[number % len(errors)](marker)
 
 
-"""
-CHANGES = {
+'''
+READ = "    study = read_study(study_file)\n"
+DECODE = "        request, config = Request.decode(message), self._config\n"
+IMPORT = "from rindices_nvflare import masks, wire\n"
+SITE_CHANGES = {
     "core.py": {
-        "from collections.abc import Callable": "import json\nfrom collections.abc import Callable",
-        "def open_site(": f"{FAULTS}def open_site(",
-        "    study = read_study(study_file)\n": "    _provoke(name, 'open')\n    study = read_study(study_file)\n",
-        "    answer = site.answer(request)\n": "    _provoke(site.name, 'sum')\n    answer = site.answer(request)\n",
-    }
+        "def open_site(": f"{PROVOKE}def open_site(",
+        READ: f"    _provoke(name, 'open', study_file)\n{READ}",
+    },
+    "site.py": {
+        DECODE: f"        core._provoke(self._name, 'sum')\n{DECODE}",
+        IMPORT: f"import rindices_nvflare.core as core\n{IMPORT}",
+    },
 }
-
-
-def say_fault(lab: Lab, name: str, **fault: object) -> None:
-    (lab.folder / "home" / f"{name}.json").write_text(json.dumps(fault))
+ASK_AGAIN = f"""        regions = self.columns["regions"]
+        means = {{"codings": [], "regions": regions, "adjust": "log", "n_columns": len(regions), MASKED: True}}
+        told: dict[str, list[list[int]]] = {{name: [] for name in self.sites}}
+        for number in range({N_ERRORS}):
+            for task, message in ((HELLO, wire.write_message(plan)), (SUMS, Request("means", 2, means).encode())):
+                for name, arrays in self.ask_sites(task, message, refuse=False).items():
+                    told[name].append([*arrays[wire.STATUS].tolist(), len(arrays)])
+        write_json(checkpoint.folder / "told.json", told)
+        raise StudyError("; ".join(wire.say(each) for each in told["site-1"]))
+        rounds = SiteRounds"""
 
 
 def test_ids_do_not_leave(lab: Lab) -> None:
     run = "leaks"
     tables = write_sites(lab.folder / "leaky")
-    lab.close_kits(run, tables, source=lab.copy_source(run, CHANGES))
-    job, markers, screens = lab.write_job(run, JOB_STUDY, list(tables)), [], []
-    for number in range(N_JOBS):
-        own = {name: f"sub-{name[-1]}XQ{number:02d}Z" for name in tables}
-        markers += own.values()
-        say_fault(lab, "site-1", where="open", marker=own["site-1"], number=number)
-        tables["site-2"].write_text(STUDY.replace("volumes.csv", f"{own['site-2']}.csv"))
-        people = simulate_site("site-3", *SIZES["site-3"])
-        people.loc[:20, "sex"] = own["site-3"]
-        write_site(tables["site-3"].parent, people)
-        lab.delete_results(run)
-        screens.append(lab.run_job(run, job)["says"])
-        assert "site-3 has a category of covariate 2 that the job does not name" in screens[-1]
-        assert "site-2 cannot read its table" in screens[-1]
-        assert "site-1 " in screens[-1]
-    (lab.folder / "home" / "site-1.json").unlink()
-    write_sites(lab.folder / "leaky")
-    for number in range(N_JOBS // len(tables)):
-        for name in tables:
-            marker = f"sub-{name[-1]}YW{number:02d}Z"
-            markers.append(marker)
-            say_fault(lab, name, where="sum", marker=marker, number=number)
-        lab.delete_results(run)
-        screens.append(lab.run_job(run, job)["says"])
-        assert all(name in screens[-1] for name in tables)
-    seen = lab.read_server() + "".join(screens).encode()
-    for process in lab.find_processes(SERVER):  # what the server has in its memory, too
-        seen += read_memory(process)
+    lab.close_kits(run, tables, source=lab.copy_source(run, SITE_CHANGES))
+    job = lab.write_job(run, JOB_STUDY, list(tables))
+    lab.sources[SERVER] = lab.copy_source("ask-again", {"server.py": {"        rounds = SiteRounds": ASK_AGAIN}})
+    lab.signal(SERVER)
+    lab.start(SERVER)
+    screen = lab.run_job(run, job)["says"]
+    told = json.loads((lab.kits / SERVER / run / "told.json").read_text())
+    expected = {"site-1": Code.FAILED, "site-2": Code.NO_TABLE, "site-3": Code.OTHER_CATEGORY, "site-4": Code.FAILED}
+    for name, code in expected.items():
+        own = told[name][1::2] if name == "site-4" else told[name][::2]
+        assert len(own) == N_ERRORS
+        assert {each[0] for each in own} <= {code, Code.REFUSED, Code.NO_TABLE}
+        assert {each[2] for each in own} == {1}  # the status alone
+    markers = [f"sub-{name[-1]}XQ{number:02d}Z" for name in tables for number in range(N_ERRORS)]
     here = "".join(lab.read_private(run, name, "log.txt") for name in tables)
-    logs = "".join((lab.folder / "logs" / f"{name}.log").read_text() for name in tables)
-    assert len(markers) == 5 * N_JOBS
-    assert [marker for marker in markers if marker.encode() in seen] == []
-    assert all(marker in here for marker in markers if marker[4:7] in ("1XQ", "2XQ") or "YW" in marker)
-    assert all(marker in logs for marker in markers if marker[4:7] == "1XQ" or "YW" in marker)
+    logs = (lab.folder / "logs" / "site-4.log").read_text()
+    assert all(marker in here for marker in markers if marker[4] in "124")  # the errors were real
+    assert all(marker in logs for marker in markers if marker[4] == "4")
+    assert re.findall(ANY_MARKER, "".join(markers).encode()) == [marker.encode() for marker in markers]
+    assert re.findall(ANY_MARKER, lab.read_server() + screen.encode()) == []
+    servers = [each for each in lab.find_processes(SERVER) if "python" in each.name()]
+    assert servers
+    assert [found for process in servers for found in search_memory(process, ANY_MARKER)] == []
+    lab.sources[SERVER] = SOURCE
 
 
 def test_seeds_are_not_in_the_memory_of_the_server_unless_they_travel_in_the_open(
@@ -96,26 +113,27 @@ def test_seeds_are_not_in_the_memory_of_the_server_unless_they_travel_in_the_ope
         job = lab.write_job(run, JOB_STUDY, list(tables))
         number = lab.begin_job(run, job)
         assert lab.wait_for_rounds(run, 1) >= 1
-        found = sum(read_memory(process).count(marker) for process in lab.find_processes(SERVER))
-        assert read_memory(lab.find_processes("site-1", "job")[0]).count(marker)  # that is how to look
+        servers = [each for each in lab.find_processes(SERVER) if "python" in each.name()]
+        assert len(servers) >= 2
+        found = sum(len(search_memory(process, marker)) for process in servers)
+        assert search_memory(lab.find_processes("site-1", "job")[0], marker)  # that is how to look
         assert (found == 0) is secure, found
         assert lab.wait(run, number)["finished"]
 
 
-def read_memory(process: psutil.Process) -> bytes:
-    """Return all that can be read of the memory of a process."""
-    parts = []
-    try:
-        with open(f"/proc/{process.pid}/maps") as maps, open(f"/proc/{process.pid}/mem", "rb", 0) as memory:
-            for line in maps:
-                span, rights, *_ = line.split()
-                first, last = (int(each, 16) for each in span.split("-"))
-                if rights.startswith("rw") and last - first < 2**30:
-                    memory.seek(first)
-                    try:
-                        parts.append(memory.read(last - first))
-                    except OSError:
-                        continue
-    except (OSError, ValueError):
-        pass
-    return b"".join(parts)
+def search_memory(process: psutil.Process, pattern: bytes) -> list[bytes]:
+    """Return what a pattern finds in the memory of a process."""
+    found = list[bytes]()
+    with open(f"/proc/{process.pid}/maps") as maps, open(f"/proc/{process.pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            span, rights, *_ = line.split()
+            first, last = (int(each, 16) for each in span.split("-"))
+            if not rights.startswith("rw"):
+                continue
+            for start in range(first, last, PIECE):
+                try:
+                    memory.seek(start)
+                    found += re.findall(pattern, memory.read(min(PIECE + 100, last - start)))
+                except (OSError, ValueError):  # a region that cannot be read
+                    break
+    return found

@@ -32,6 +32,8 @@ from rindices_nvflare.kit import check_kit
 from rindices_nvflare.wire import COMPARE, HELLO, MESSAGE, SEEDS, SUMS
 
 _CHECK_SECONDS = 0.02
+_START_SECONDS = 90
+"""Seconds to wait for the first answers, before which sites start a process and read their tables."""
 _MOST_PEOPLE = 1e9
 
 
@@ -102,12 +104,13 @@ class StudyController(ModelController):  # type: ignore[misc]
         """
         params = {MESSAGE: np.frombuffer(message, dtype=np.uint8)}
         model = FLModel(params_type=ParamsType.FULL, params=params)
-        results = self.send_model_and_wait(task, model, targets=self.sites, timeout=self.wait)
+        seconds = max(self.wait, _START_SECONDS) if task == HELLO else self.wait
+        results = self.send_model_and_wait(task, model, targets=self.sites, timeout=seconds)
         declared = wire.declare(task, message)
         got = {result.meta["client_name"]: wire.rebuild(result.params, declared) for result in results}
         if missing := [name for name in self.sites if name not in got]:
             raise StudyError(
-                f"no answer of {join_names(missing)} within {self.wait} seconds: start its client, and submit the same "
+                f"no answer of {join_names(missing)} within {seconds} seconds: start its client, and submit the same "
                 "job again, which goes on there."
             )
         refused = [
