@@ -4,6 +4,7 @@ Run in this distribution's folder: ``python -m benchmarks.cost``. It writes ``be
 """
 
 import json
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -72,6 +73,7 @@ def main() -> None:
         memory = round(time.process_time() - begin, 1)
     facts = {
         "people": {name: list(size) for name, size in SIZES.items()}, "regions": N_REGIONS, "members": 10,
+        "load of the machine, of two processors": [round(each, 1) for each in os.getloadavg()],
         "study": results, "processor seconds of the same study in memory, all sites and server": memory,
     }  # fmt: skip
     (FOLDER / "cost.json").write_text(json.dumps(facts, indent=2) + "\n")

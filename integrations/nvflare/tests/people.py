@@ -31,6 +31,12 @@ def simulate_site(name: str, n_controls: int, n_patients: int, n_regions: int = 
     return table.assign(group=groups, age=age, sex=np.where(sex, "F", "M"))
 
 
+def remove_cells(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+    """Return people of whom three in a hundred cells of regions are missing."""
+    rng, regions = np.random.default_rng(seed), table.filter(like="region")
+    return table.assign(**regions.mask(rng.random(regions.shape) < 0.03))
+
+
 def write_site(folder: Path, table: pd.DataFrame) -> Path:
     """Write the tables and the study file of a site; return the study file."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import psutil
@@ -67,6 +68,8 @@ ASK_AGAIN = f"""        regions = self.columns["regions"]
                 for name, arrays in self.ask_sites(task, message, refuse=False).items():
                     told[name].append([*arrays[wire.STATUS].tolist(), len(arrays)])
         write_json(checkpoint.folder / "told.json", told)
+        while not (checkpoint.folder / "searched").exists():
+            __import__("time").sleep(0.1)
         raise StudyError("; ".join(wire.say(each) for each in told["site-1"]))
         rounds = SiteRounds"""
 
@@ -79,8 +82,16 @@ def test_ids_do_not_leave(lab: Lab) -> None:
     lab.sources[SERVER] = lab.copy_source("ask-again", {"server.py": {"        rounds = SiteRounds": ASK_AGAIN}})
     lab.signal(SERVER)
     lab.start(SERVER)
-    screen = lab.run_job(run, job)["says"]
-    told = json.loads((lab.kits / SERVER / run / "told.json").read_text())
+    number, out = lab.begin_job(run, job), lab.kits / SERVER / run
+    end = time.monotonic() + 600
+    while not (out / "told.json").exists() and time.monotonic() < end:
+        time.sleep(0.5)
+    servers = [each for each in lab.find_processes(SERVER) if "python" in each.name()]
+    assert len(servers) >= 2  # that of the server and that of the job
+    assert [found for process in servers for found in search_memory(process, ANY_MARKER)] == []
+    (out / "searched").touch()
+    screen = lab.wait(run, number)["says"]
+    told = json.loads((out / "told.json").read_text())
     expected = {"site-1": Code.FAILED, "site-2": Code.NO_TABLE, "site-3": Code.OTHER_CATEGORY, "site-4": Code.FAILED}
     for name, code in expected.items():
         own = told[name][1::2] if name == "site-4" else told[name][::2]
@@ -94,9 +105,6 @@ def test_ids_do_not_leave(lab: Lab) -> None:
     assert all(marker in logs for marker in markers if marker[4] == "4")
     assert re.findall(ANY_MARKER, "".join(markers).encode()) == [marker.encode() for marker in markers]
     assert re.findall(ANY_MARKER, lab.read_server() + screen.encode()) == []
-    servers = [each for each in lab.find_processes(SERVER) if "python" in each.name()]
-    assert servers
-    assert [found for process in servers for found in search_memory(process, ANY_MARKER)] == []
     lab.sources[SERVER] = SOURCE
 
 

@@ -49,7 +49,7 @@ def change_job(lab: Lab, job: Path, name: str, file: str, change: dict[str, Any]
     return copy
 
 
-def end_without_rounds(lab: Lab, job: Path, seconds: float = 60.0) -> str:
+def end_without_rounds(lab: Lab, job: Path, seconds: float = 150.0) -> str:
     """Submit a job that must not run, and return its status."""
     try:
         number = lab.submit(job, seconds=1.0)
@@ -168,22 +168,23 @@ def test_a_second_job_with_one_person_less_is_refused_until_the_keeper_allows_it
         tables["site-3"].write_text(STUDY)
 
 
-def test_a_kit_that_was_opened_again_is_refused(lab: Lab, job: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "restart"),
+    [("authorization.json", False), ("authorization.json", True), ("resources.json", True), ("privacy.json", True)],
+)
+def test_a_kit_that_was_opened_again_is_refused(lab: Lab, job: Path, file: str, restart: bool) -> None:
     local = lab.kits / "site-1" / "local"
-    for file in ("authorization.json", "resources.json", "privacy.json"):
-        closed = (local / file).read_text()
-        source = local / f"{file}.default"
-        opened = source.read_text() if source.exists() else json.dumps({"scopes": [], "default_scope": ""})
-        for restart in (False, True):
-            (local / file).write_text(opened)
-            if restart:
-                lab.signal("site-1")
-                lab.start("site-1")
-            lab.delete_results(RUN)
-            said = lab.run_job(RUN, job, 90.0)
-            assert not said["finished"]
-            assert not lab.count_rounds(RUN)
-            assert said["says"].startswith("site-1 has a start kit that is not closed") or "FINISHED" in said["status"]
-            (local / file).write_text(closed)
-            lab.signal("site-1")
-            lab.start("site-1")
+    closed, default = (local / file).read_text(), local / f"{file}.default"
+    opened = default.read_text() if default.exists() else json.dumps({"scopes": [{"name": "open"}]})
+    (local / file).write_text(opened)
+    if restart:
+        lab.signal("site-1")
+        lab.start("site-1")
+    lab.delete_results(RUN)
+    said = lab.run_job(RUN, job, 150.0)
+    assert not said["finished"]
+    assert not lab.count_rounds(RUN)
+    assert said["says"].startswith("site-1 has a start kit that is not closed") or "FINISHED" in said["status"]
+    (local / file).write_text(closed)
+    lab.signal("site-1")
+    lab.start("site-1")

@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 
 from rindices_nvflare.core import tabulate_people
 from tests.lab import SERVER, Lab
+from tests.people import SIZES, remove_cells, simulate_site, write_site
 from tests.study import JOB_STUDY, run_in_memory
 
 pytestmark = pytest.mark.slow
@@ -20,17 +21,20 @@ SHAPES = {
 
 
 @pytest.mark.parametrize(
-    ("run", "study", "options"),
+    ("run", "study", "options", "is_missing"),
     [
-        ("straight", SHAPES["straight"], ()),
-        ("unmasked", JOB_STUDY, ("--no-masks",)),
-        ("curved", SHAPES["curved"], ()),
-        ("interacting", SHAPES["interacting"], ()),
+        ("straight", SHAPES["straight"], (), False),
+        ("unmasked", JOB_STUDY, ("--no-masks",), False),
+        ("curved", SHAPES["curved"], (), True),
+        ("interacting", SHAPES["interacting"], (), False),
     ],
 )
 def test_a_study_is_that_of_memory(
-    lab: Lab, tables: dict[str, Path], run: str, study: str, options: tuple[str, ...]
+    lab: Lab, tables: dict[str, Path], run: str, study: str, options: tuple[str, ...], is_missing: bool
 ) -> None:
+    if is_missing:
+        people = {name: remove_cells(simulate_site(name, *SIZES[name])) for name in tables}
+        tables = {name: write_site(lab.folder / "missing" / name, people[name]) for name in tables}
     lab.close_kits(run, tables, *options)
     job = lab.write_job(run, study, list(tables), *options)
     assert lab.run_job(run, job) == {"finished": True, "says": "finished: patterns"}
