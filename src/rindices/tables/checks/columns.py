@@ -15,7 +15,7 @@ from rindices.tables.checks.block_table import SMALLEST_BLOCK, Block, BlockTable
 from rindices.tables.checks.numbers import compute_mad, find_best_segment
 
 LAG_LIMIT, LAG_SLOPE = 12.0, 2.0
-"""Gain of log likelihood by a shift that is too large, and what is added for each logarithm of the number of regions."""
+"""Gain of log likelihood by a shift that is too large, and more of it for each logarithm of the number of regions."""
 _LAGS, _MIN_RUN, _MIN_FIT = (-1, 1, -2, 2), 5, 0.5
 _SCANNER_SD, _MAX_TERM, _CHI2_MEDIAN = 0.06, 30.0, 0.455
 _N_CANDIDATES, _N_VOTERS, _SINGLE_RATIO = 7, 150, 0.6

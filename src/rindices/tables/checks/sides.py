@@ -116,7 +116,8 @@ def _check_division(
 ) -> None:
     """Report blocks whose slope is negative; of two such blocks the smaller one."""
     blocks = list(division)
-    found = [(block, *slope) for block in blocks if (slope := _measure_slope(table, division, block, discriminant))]
+    measured = [(block, _measure_slope(table, division, block, discriminant)) for block in blocks]
+    found = [(block, *each) for block, each in measured if each is not None]
     found = [
         (block, slope, error)
         for block, slope, error in found
