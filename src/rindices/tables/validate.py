@@ -25,6 +25,7 @@ from rindices.errors import (
     parse_codes,
 )
 from rindices.tables import participants, regions
+from rindices.tables.checks.report import SUSPECT_CODES, report_blocks
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, check_visits, sort_keys
 from rindices.tables.io.frames import MemoryTable
 from rindices.tables.layout import formats
@@ -52,7 +53,7 @@ _MAX_EXCLUDED = 5
 _EXCLUDE_OPTION = "--exclude-people"
 _CURED_BY_EXCLUSION = parse_codes(
     "impossible_values not_a_number negative_values zero_volumes mixed_units missing_values contradictory_visits "
-    "small_head_sizes unknown_category infinite_values"
+    "small_head_sizes unknown_category infinite_values suspect_rows"
 )
 
 
@@ -60,6 +61,7 @@ _CURED_BY_EXCLUSION = parse_codes(
 class TableRequest:
     """The tables to read and the options for reading them, see `rindices.read_cohort`.
 
+    on_suspect: what to do with blocks that look wrong: ``error`` or ``keep``; None not to search them.
     can_exclude_people: whether the user can name people to leave out, so that messages may offer it.
     """
 
@@ -79,6 +81,7 @@ class TableRequest:
     leave_out_sites: tuple[str, ...] = ()
     exclude_people: tuple[str, ...] = ()
     on_outlier: str | None = None
+    on_suspect: str | None = None
     can_exclude_people: bool = False
 
 
@@ -161,6 +164,7 @@ def _validate_table(request: TableRequest, chunk: Table | None, first: Validatio
         for name, value, options in (
             ("on_missing", request.on_missing, list(OnMissing)),
             ("measure", request.measure, (*MEASURES, ALL_MEASURES)),
+            ("on_suspect", request.on_suspect, ("error", "keep")),
         ):
             if value not in options and (value is not None or name == "on_missing"):
                 cure = capitalise_first(did_you_mean(str(value), options))
@@ -199,6 +203,8 @@ def _validate_table(request: TableRequest, chunk: Table | None, first: Validatio
     if chunk is None:  # for all chunks together this is done in the end
         values.warn_equal_rows(parts.regions, parts.table.keys(), of_table)
     clean = keep & ~lacking
+    if chunk is None and request.find_groups and request.on_suspect is not None:
+        report_blocks(parts, unit, request.on_suspect, of_table)
     if parts.groups is not None:
         _check_groups(parts, clean, unit, findings)
     if parts.groups is not None and chunk is None:
@@ -208,7 +214,10 @@ def _validate_table(request: TableRequest, chunk: Table | None, first: Validatio
         participants.check_shared_sites(parts.people, parts.groups, parts.sites, request.roles.site == NO_COLUMN)
     if not clean.any() and first is None:
         of_table.error(ProblemCode.NO_ONE_LEFT, "no one is left", "The notes say who was left out and why")
-    cohort = None if findings.errors() else _build_cohort(parts, clean, unit, sort=chunk is None)
+    cohort = None
+    if not findings.errors():
+        doubted = tuple(problem for problem in findings if problem.code in SUSPECT_CODES)
+        cohort = replace(_build_cohort(parts, clean, unit, sort=chunk is None), suspicions=doubted)
     return replace(
         _describe_parts(parts, keep, unit),
         problems=tuple(findings),
@@ -291,7 +300,8 @@ def _read_unfiltered_cohort(
         labels, is_surrealgan = (request.controls, request.patients), table.layout.format == "surrealgan"
         groups = participants.read_groups(people, request.roles.group, *labels, is_surrealgan)
     sites = participants.read_sites(people, roles)
-    return UnfilteredCohort(table, people, numbers, covariates, groups, sites, icv), roles
+    positions = np.arange(len(numbers))
+    return UnfilteredCohort(table, people, numbers, covariates, groups, sites, icv, positions), roles
 
 
 def _find_other_sites(parts: UnfilteredCohort, names: Sequence[str], is_chunk: bool) -> tuple[BoolArray, list[str]]:

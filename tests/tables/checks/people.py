@@ -28,6 +28,11 @@ class People:
         """Return people with another column."""
         return replace(self, participants=self.participants.assign(**{column: values}))
 
+    def order(self, rows: np.ndarray) -> "People":
+        """Return people in another order."""
+        volumes, participants = (each.iloc[rows].reset_index(drop=True) for each in (self.volumes, self.participants))
+        return People(volumes, participants)
+
     @property
     def is_b(self) -> np.ndarray:
         """The people of site B."""

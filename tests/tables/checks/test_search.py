@@ -49,9 +49,7 @@ def test_factor_of_patients_is_found_but_not_lost_regions(people: People) -> Non
 
 def test_half_of_rows_times_factor_within_sites(people: People) -> None:
     order = np.argsort(people.participants.index % 2, kind="stable")  # sites stand in both halves
-    mixed = People(
-        people.volumes.iloc[order].reset_index(drop=True), people.participants.iloc[order].reset_index(drop=True)
-    )
+    mixed = people.order(order)
     rows = np.arange(len(mixed.volumes)) < len(mixed.volumes) // 2
     found = mixed.change(rows, (mixed.volumes[rows] * 1.2).round(2)).search()
     assert {code for code, _ in found} == {"suspect_factor"}
@@ -99,9 +97,7 @@ def test_age_sorted_alone_at_a_site(people: People) -> None:
 
 def test_table_sorted_with_its_people_is_sound(people: People) -> None:
     order = np.argsort(people.participants["age"].to_numpy(), kind="stable")
-    ordered = People(
-        people.volumes.iloc[order].reset_index(drop=True), people.participants.iloc[order].reset_index(drop=True)
-    )
+    ordered = people.order(order)
     assert ordered.search() == set()
 
 
@@ -183,6 +179,36 @@ def test_tables_that_hold_too_little() -> None:
     z_scores = (scores.volumes - scores.volumes.mean()) / scores.volumes.std()
     ids = scores.participants["participant_id"].tolist()
     assert make_block_table(values=z_scores, measures=measures, ids=ids) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_degenerate_tables_are_searched_without_a_warning(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for number in range(12):
+        people = simulate_people(number, n_per_site=int(rng.integers(8, 30)))
+        volumes, about = people.volumes.copy(), people.participants.copy()
+        for fault in rng.integers(0, 8, 3):
+            if fault == 0:
+                volumes.iloc[:, :] = volumes.iloc[:, [0]].to_numpy()
+            if fault == 1:
+                volumes.iloc[:, :] = volumes.iloc[[0]].to_numpy()
+            if fault == 2:
+                volumes = volumes.mask(rng.random(volumes.shape) < 0.5)
+            if fault == 3:
+                about["age"] = 50.0
+            if fault == 4:
+                about["age"] = about["age"].where(rng.random(len(about)) < 0.1)
+            if fault == 5:
+                about["sex"] = rng.choice(["M", "F", "3", "x"], len(about))
+            if fault == 6:
+                about["icv"] = rng.choice([np.nan, 0.0, 1e6], len(about))
+            if fault == 7:
+                about["site"] = rng.choice(list("ABCDEFGH"), len(about))
+        try:
+            table = People(volumes, about).make_table()
+        except AssertionError:  # too little is left
+            continue
+        search_blocks(table)
 
 
 def test_what_could_not_be_tested_is_listed() -> None:

@@ -33,6 +33,11 @@ def name_factor(factor: float, measure: str) -> str:
     return "another unit, another program, or values that were rescaled"
 
 
+def name_measure(measure: str) -> str:
+    """Return the plural of what regions measure."""
+    return {"thickness": "thicknesses"}.get(measure, f"{measure}s")
+
+
 def check_codes(table: BlockTable) -> None:
     """Find blocks whose sex is coded otherwise, values that were filled down, and other units of age and head size."""
     for name in (AGE, HEAD_SIZE):
@@ -70,6 +75,8 @@ def _check_filled_run(table: BlockTable, name: str) -> None:
     length = stop - start
     others = np.concatenate([is_same[:start], is_same[stop:]])
     value = values[start]
+    if not np.isfinite(value):
+        return
     usual = 0.4 if name == AGE and value == round(value) else 0.05
     chance = max((others.sum() + 1) / (len(others) + 1), usual)
     if length >= _FILLED_LEAST and length * np.log(chance) + np.log(len(values)) < np.log(_FILLED_CHANCE):

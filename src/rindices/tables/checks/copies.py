@@ -46,7 +46,7 @@ def check_copies(table: BlockTable) -> None:
     vectors = _whiten(AdjustedRegions.fit(table, everything, with_groups=False).within[rows])
     sd = _estimate_spread(vectors)
     n_pairs = len(rows) * (len(rows) - 1) / 2
-    limit = float(np.tanh(-TWIN_FACTOR * sd * NormalDist().inv_cdf(TWIN_ALPHA / n_pairs)))
+    limit = min(float(np.tanh(-TWIN_FACTOR * sd * NormalDist().inv_cdf(TWIN_ALPHA / n_pairs))), 0.999999)
     pairs = []
     for first, second, cosines in _iterate_candidates(vectors):
         is_close = cosines > limit
@@ -78,7 +78,7 @@ def _estimate_spread(vectors: FloatArray) -> float:
     values = np.arctanh(np.clip(cosines, -0.999999, 0.999999))
     sd = float(MAD_SCALE * np.median(np.abs(values - np.median(values))))
     upper = float(np.quantile(values, 0.999)) / NormalDist().inv_cdf(0.999)
-    return max(sd, min(upper, 1.5 * sd))
+    return max(sd, min(upper, 1.5 * sd), 1e-3)
 
 
 def _iterate_candidates(vectors: FloatArray) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:

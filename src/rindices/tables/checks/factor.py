@@ -20,7 +20,7 @@ from rindices.tables.checks.block_table import (
     BlockTable,
     Division,
 )
-from rindices.tables.checks.codes import name_factor
+from rindices.tables.checks.codes import name_factor, name_measure
 from rindices.tables.checks.numbers import MAD_SCALE, compute_mad
 
 SITE_SD, GROUP_SD = 0.035, 0.015
@@ -137,7 +137,7 @@ def _find_range(table: BlockTable, residuals: FloatArray, people: BoolArray) -> 
 def _report(table: BlockTable, measure: str, shift: _Shift) -> None:
     factor = float(np.exp(shift.size))
     adjusted = ", ".join(table.covariates)
-    what = f"{measure}s of {{block}} are {factor:.3g} times those of the others"
+    what = f"{name_measure(measure)} of {{block}} are {factor:.3g} times those of the others"
     ending = f"; in all regions alike (they differ by {shift.spread:.1%})"
     ending += f" after {adjusted}" if adjusted else ""
     ending += f": usually {name_factor(factor, measure)}"

@@ -8,7 +8,7 @@ import numpy as np
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import ProblemCode
 from rindices.tables.checks.block_table import Block, BlockTable
-from rindices.tables.checks.codes import name_factor
+from rindices.tables.checks.codes import name_factor, name_measure
 
 _MAX_DECIMALS, _UNROUNDED = 5, 9
 _N_COLUMNS = 24  # that are enough to see how values were rounded
@@ -40,8 +40,9 @@ def check_grid(table: BlockTable) -> None:
 
 
 def _report(table: BlockTable, block: Block, measure: str, factor: float, unit: float) -> None:
-    what = f"{measure}s of {{block}} are multiples of {unit * factor:.6g}, those of the others of {unit:g}"
-    ending = f"; they were multiplied by {factor:.5g} after rounding, usually {name_factor(factor, measure)}"
+    what = f"{name_measure(measure)} of {{block}} were multiplied by {factor:.5g} after rounding"
+    ending = f"; they are multiples of {unit * factor:.6g}, those of the others of {unit:g}"
+    ending += f": usually {name_factor(factor, measure)}"
     table.suspect(ProblemCode.SUSPECT_FACTOR, block, what, ending, factor, stops=True)
 
 

@@ -43,7 +43,7 @@ def decompose_covariance(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
     noise = np.square(np.square(centred).sum(axis=1)).sum() / n_people**2 - np.square(covariance).sum() / n_people
     shrinkage = min(max(noise, 0.0) / max(distance, 1e-300), 1.0)
     values, vectors = np.linalg.eigh((1 - shrinkage) * covariance + shrinkage * mean * np.eye(n_regions))
-    return values, vectors
+    return np.maximum(values, max(1e-9 * mean, 1e-300)), vectors
 
 
 def find_best_segment(gains: FloatArray) -> tuple[int, int, float]:

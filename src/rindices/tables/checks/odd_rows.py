@@ -51,7 +51,7 @@ def _estimate_spread(table: BlockTable) -> FloatArray:
         for block in table.main:
             deviations[block.rows] -= np.median(X[block.rows], axis=0)
         spread = np.minimum(spread, compute_mad(deviations[codes >= 0]))
-    return np.asarray(np.maximum(spread, 0.3 * np.median(spread)))
+    return np.asarray(np.maximum(spread, max(0.3 * float(np.median(spread)), 1e-9)))
 
 
 def _measure_distance_to_means(table: BlockTable, spread: FloatArray) -> FloatArray:
