@@ -110,6 +110,16 @@ def test_rows_of_means_with_a_group(people: People, tmp_path: Path) -> None:
     assert run("check", path, *GROUPS, "--exclude-people", "Mean patients,Mean controls").exit_code == 0
 
 
+def test_a_scanner_that_separates_the_groups(people: People, tmp_path: Path) -> None:
+    is_patient = people.participants["group"] == "patient"
+    models = np.where(is_patient, "Siemens Prisma", "GE Signa")
+    result = run("check", write(people.rename("mri_model", models), tmp_path, "model"), *GROUPS)
+    assert result.exit_code == 1
+    assert "share no value of column 'mri_model'" in " ".join(result.output.split())
+    shared = np.where(np.arange(280) % 3 == 0, "Siemens Prisma", "GE Signa")
+    assert run("check", write(people.rename("mri_model", shared), tmp_path, "shared"), *GROUPS).exit_code == 0
+
+
 def test_ids_tell_blocks_apart(people: People, tmp_path: Path) -> None:
     ids = people.participants["site"].map({"A": "HH", "B": "Guys", "C": "IOP", "D": "UCL"}) + "-"
     named = People(people.volumes, people.participants.drop(columns="site"))

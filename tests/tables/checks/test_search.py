@@ -40,7 +40,7 @@ def test_rounded_again_a_factor_is_found_by_its_size(people: People) -> None:
 
 def test_factor_of_patients_is_found_but_not_lost_regions(people: People) -> None:
     is_patient = (people.participants["group"] == "patient").to_numpy()
-    changed = people.change(is_patient, (people.volumes[is_patient] * 1.12).round(2))
+    changed = people.change(is_patient, (people.volumes[is_patient] * 1.18).round(2))
     assert changed.search(with_groups=True) == {("suspect_factor", "patient")}
     lost = people.volumes[is_patient].copy()
     lost.iloc[:, :16] *= 0.75

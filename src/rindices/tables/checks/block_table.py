@@ -128,9 +128,8 @@ def divide_rows(n_people: int) -> list[Division]:
 class Suspicion:
     """Something that makes a block look wrong.
 
-    what: what is wrong; ``{block}`` stands for the block; ending: how much, and what usually causes it; statistic: that
-    the decision was made by; stops: whether a study must not go on unless the user says so; people: ids to name instead
-    of the block.
+    what: what is wrong, without names of sites and people; ending: how much, and what usually causes it; statistic:
+    that the decision was made by; stops: whether a study must not go on unless the user says so.
     """
 
     code: ProblemCode
@@ -139,7 +138,6 @@ class Suspicion:
     ending: str
     statistic: float
     stops: bool
-    people: tuple[str, ...] = ()
 
 
 @dataclass(eq=False, kw_only=True)
@@ -208,18 +206,8 @@ class BlockTable:
 
     def suspect(self, code: ProblemCode, block: Block, what: str, ending: str, statistic: float, stops: bool) -> None:
         """Add what is wrong with a block."""
-        people = () if block.kind is not BlockKind.PEOPLE else tuple(np.asarray(self.ids)[block.rows].tolist())
-        self.suspicions.append(
-            Suspicion(
-                code=code,
-                block=block,
-                what=what,
-                ending=ending,
-                statistic=float(statistic),
-                stops=stops,
-                people=people,
-            )
-        )
+        suspicion = Suspicion(code=code, block=block, what=what, ending=ending, statistic=float(statistic), stops=stops)
+        self.suspicions.append(suspicion)
 
     def describe_block(self, block: Block) -> str:
         """Return the name of a block for the user: its label and its people."""

@@ -58,7 +58,7 @@ def _check_filled_blocks(table: BlockTable, name: str) -> None:
         for block in division:
             values = _known(table.covariates[name][block.rows])
             if len(values) >= 10 and np.ptp(values) < 1e-9:
-                what = f"all people of {{block}} have the same {name}"
+                what = f"all people of {block.phrase} have the same {name}"
                 table.suspect(
                     ProblemCode.SUSPECT_COVARIATE, block, what, "; one value was filled down", 1.0, stops=True
                 )
@@ -82,11 +82,10 @@ def _check_filled_run(table: BlockTable, name: str) -> None:
     if length >= _FILLED_LEAST and length * np.log(chance) + np.log(len(values)) < np.log(_FILLED_CHANCE):
         rows = np.zeros(len(values), dtype=bool)
         rows[start - 1 : stop] = True
-        what = f"{{block}} have the same {name}"
+        block = table.make_rows_block(rows)
+        what = f"{block.phrase} have the same {name}"
         ending = f"; {length + 1} rows in succession: one value was filled down"
-        table.suspect(
-            ProblemCode.SUSPECT_COVARIATE, table.make_rows_block(rows), what, ending, float(length), stops=True
-        )
+        table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, float(length), stops=True)
 
 
 def _check_sex_codes(table: BlockTable) -> None:
@@ -108,7 +107,7 @@ def _check_sex_codes(table: BlockTable) -> None:
         usual = max(blocks_by_codes, key=lambda codes: sum(block.size for block in blocks_by_codes[codes]))
         for codes, blocks in blocks_by_codes.items():
             for block in blocks if codes != usual else ():
-                what = f"sex is coded {' and '.join(codes)} in {{block}} and {' and '.join(usual)} elsewhere"
+                what = f"sex is coded {' and '.join(codes)} in {block.phrase} and {' and '.join(usual)} elsewhere"
                 ending = "; the same code means different things" if set(codes) & set(usual) else ""
                 table.suspect(ProblemCode.SUSPECT_CODES, block, what, ending, float(len(codes)), stops=True)
         return
@@ -124,7 +123,7 @@ def _check_age_unit(table: BlockTable) -> None:
         middle = float(np.median(_known(ages[block.rows]))) if len(_known(ages[block.rows])) else 0.0
         if middle > MONTHS_LIMIT:
             unit, per_year = ("days", 365.25) if middle > DAYS_LIMIT else ("months", 12.0)
-            what = f"ages of {{block}} are in {unit}"
+            what = f"ages of {block.phrase} are in {unit}"
             ending = f"; the median is {middle:.0f}"
             table.suspect(ProblemCode.SUSPECT_UNITS, block, what, ending, middle, stops=True)
             ages[block.rows] /= per_year
@@ -150,7 +149,7 @@ def _check_head_unit(table: BlockTable) -> None:
         z = (medians[number] - centre) / sd
         if abs(z) > HEAD_LIMIT and (len(others) > 1 or counts[number] <= table.n_people / 2):
             factor = float(np.exp(medians[number] - centre))
-            what = f"head size of {{block}} is {factor:.3g} times that of the others"
+            what = f"head size of {block.phrase} is {factor:.3g} times that of the others"
             ending = f"; usually {name_factor(factor, 'volume')}, or a failed estimate of head size"
             table.suspect(ProblemCode.SUSPECT_UNITS, block, what, ending, z, stops=True)
             sizes[block.rows] -= medians[number] - centre

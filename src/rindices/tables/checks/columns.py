@@ -113,7 +113,7 @@ def _find_lag(median: FloatArray, reference: FloatArray, sd: FloatArray, n_peopl
 def _report(table: BlockTable, block: Block, lag: _Lag) -> None:
     where = f"{abs(lag.lag)} {'further right' if lag.lag > 0 else 'further left'}"
     names = f"{table.regions[lag.first]} to {table.regions[lag.last]}"
-    what = f"columns {names} of {{block}} hold the values of the column {where}"
+    what = f"columns {names} of {block.phrase} hold the values of the column {where}"
     ending = f"; {lag.fit_named:.0%} from the others as they stand, {lag.fit_shifted:.1%} when shifted back: usually"
     ending += " a header, or cells, that were moved by one column"
     table.suspect(ProblemCode.SUSPECT_COLUMNS, block, what, ending, lag.gain, stops=True)

@@ -26,8 +26,13 @@ from rindices.tables.checks.numbers import MAD_SCALE, compute_mad
 SITE_SD, GROUP_SD = 0.035, 0.015
 """Standard deviation of a uniform difference of logarithms between scanners, and between groups of one scanner."""
 MAX_SITE_SD = 0.06
+GROUP_LIMITS = ((0.14, 9.0), (0.25, 5.0))
+"""Size of the difference between the groups, and its ratio to the spread of the regions, of which both must be
+reached: disease takes much of some regions and little of others (``benchmarks/artefact_limits.py``)."""
 FACTOR_LIMIT, RANGE_EXTRA = 4.0, 0.7
 """Standard deviations of a uniform difference that are too many, and more of them for the best of all ranges."""
+MIN_GROUP_REGIONS = 16
+"""Fewest regions in which a factor on a group can be told from a disease of all of them."""
 _MAX_ROUNDS, _MAX_TOLD_SHARE, _N_STEPS, _CLIP = 8, 0.3, 60, 6.0
 
 
@@ -82,6 +87,8 @@ def _compare(table: BlockTable, division: Division, residuals: _Residuals, is_to
         values, usual_sd = residuals.site, SITE_SD
     else:
         values, usual_sd = residuals.rows, GROUP_SD if table.given else SITE_SD
+    if division.kind is BlockKind.GROUP and values.shape[1] < MIN_GROUP_REGIONS:
+        return []
     blocks = [block for block in division if (block.rows & table.usable).sum() >= SMALLEST_BLOCK]
     if len(blocks) < 2:
         return []
@@ -99,9 +106,16 @@ def _compare(table: BlockTable, division: Division, residuals: _Residuals, is_to
         if len(rest) >= 4:
             sd = max(usual_sd, min(MAD_SCALE * float(np.median(np.abs(rest - np.median(rest)))), MAX_SITE_SD))
         z = abs(sizes[number]) / np.sqrt(sd**2 + error**2 + (0.5 * spread) ** 2)
+        if division.kind is BlockKind.GROUP and not _is_uniform(float(sizes[number]), spread):
+            continue
         if z > FACTOR_LIMIT and (is_told & block.rows).sum() < _MAX_TOLD_SHARE * block.size:
             shifts.append(_Shift(float(z), block, float(sizes[number]), spread, len(blocks) == 2))
     return [min(shifts, key=lambda each: each.block.size)] if len(blocks) == 2 and shifts else shifts
+
+
+def _is_uniform(size: float, spread: float) -> bool:
+    """Return whether the difference of a group is large, and alike in all regions."""
+    return any(abs(size) >= least and abs(size) >= ratio * spread for least, ratio in GROUP_LIMITS)
 
 
 def _find_range(table: BlockTable, residuals: FloatArray, people: BoolArray) -> _Shift | None:
@@ -137,7 +151,7 @@ def _find_range(table: BlockTable, residuals: FloatArray, people: BoolArray) -> 
 def _report(table: BlockTable, measure: str, shift: _Shift) -> None:
     factor = float(np.exp(shift.size))
     adjusted = ", ".join(table.covariates)
-    what = f"{name_measure(measure)} of {{block}} are {factor:.3g} times those of the others"
+    what = f"{name_measure(measure)} of {shift.block.phrase} are {factor:.3g} times those of the others"
     ending = f"; in all regions alike (they differ by {shift.spread:.1%})"
     ending += f" after {adjusted}" if adjusted else ""
     ending += f": usually {name_factor(factor, measure)}"

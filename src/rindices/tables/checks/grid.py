@@ -40,7 +40,7 @@ def check_grid(table: BlockTable) -> None:
 
 
 def _report(table: BlockTable, block: Block, measure: str, factor: float, unit: float) -> None:
-    what = f"{name_measure(measure)} of {{block}} were multiplied by {factor:.5g} after rounding"
+    what = f"{name_measure(measure)} of {block.phrase} were multiplied by {factor:.5g} after rounding"
     ending = f"; they are multiples of {unit * factor:.6g}, those of the others of {unit:g}"
     ending += f": usually {name_factor(factor, measure)}"
     table.suspect(ProblemCode.SUSPECT_FACTOR, block, what, ending, factor, stops=True)

@@ -120,6 +120,18 @@ def check_join(table: BlockTable) -> None:
         _check_whole_table(links)
 
 
+def measure_information(table: BlockTable, rows: BoolArray) -> dict[str, float]:
+    """Return how well the link of each covariate can be tested in some rows (N,): its squared signal to noise."""
+    links = _prepare(table)
+    if links is None:
+        return {}
+    here, others = rows & links.is_known, links.is_known & ~rows
+    if here.sum() < SMALLEST_BLOCK or others.sum() < _MIN_PEOPLE:
+        return dict.fromkeys(links.names, 0.0)
+    strength = _measure_strength(links, links.predict(others), others, here)
+    return dict(zip(links.names, strength.information.tolist(), strict=True))
+
+
 def _prepare(table: BlockTable) -> _Links | None:
     covariates = CovariateMatrix.build(table)
     is_known = table.usable & covariates.is_complete
@@ -253,7 +265,7 @@ def _is_sex_reversed(links: _Links, links_here: _Strength, is_able: BoolArray) -
 def _report_reversed_sex(links: _Links, block: Block, strength: float, is_large: bool) -> None:
     ending = f"; regions predict the opposite of what is written (strength {strength:.2f}; 1 elsewhere)"
     ending += ", or the others are wrong" if is_large else ""
-    what = "sex of {block} is coded the other way round"
+    what = f"sex of {block.phrase} is coded the other way round"
     links.table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, strength, stops=False)
 
 
@@ -264,7 +276,7 @@ def _report_lost_covariate(
     ending = f"; regions predict it elsewhere, not here (strength {strength:.2f}; 1 elsewhere)"
     ending += f", while {' and '.join(fitting)} fit" if fitting else ""
     ending += _describe_order(links, number, rows)
-    what = f"{name} of {{block}} does not belong to its rows"
+    what = f"{name} of {block.phrase} does not belong to its rows"
     links.table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, strength, stops=False)
 
 
@@ -287,7 +299,7 @@ def _report_lost_join(
         _report_lost_covariate(links, block, sorted_alone[0], rows, links_here.overall, [])
         return
     names = [name for name, each in zip(links.names, links_here.information, strict=True) if each > 3]
-    what = f"regions of {{block}} belong to other people than {join_names(names)}"
+    what = f"regions of {block.phrase} belong to other people than {join_names(names)}"
     ending = f"; what regions tell about them elsewhere is lost here (strength {links_here.overall:.2f}; 1 elsewhere)"
     ending += shift or ": usually one table was sorted alone, or pasted beside another"
     table.suspect(ProblemCode.SUSPECT_JOIN, block, what, ending, links_here.overall, stops=False)
@@ -404,7 +416,7 @@ def _check_sorted_table(links: _Links, number: int, rows: BoolArray) -> None:
 
 
 def _report_sorted_column(links: _Links, number: int, block: Block, statistic: float) -> None:
-    what = f"{links.names[number]} of {{block}} rises or falls from row to row, and the regions do not follow"
+    what = f"{links.names[number]} of {block.phrase} rises or falls from row to row, and the regions do not follow"
     ending = "; usually the column was sorted alone"
     links.table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, statistic, stops=False)
 
@@ -476,7 +488,7 @@ def _check_ranges(links: _Links) -> None:
                 links.is_bad[rows] = True
                 good = good & ~rows
                 names = join_names([links.names[each] for each in chosen])
-                what = f"regions of {{block}} belong to other people than {names}"
+                what = f"regions of {block.phrase} belong to other people than {names}"
                 ending = f" (strength {overall:.2f}; 1 elsewhere)"
                 ending += shift or ": usually one table was sorted alone, or pasted beside another"
                 table.suspect(ProblemCode.SUSPECT_JOIN, block, what, ending, gain, stops=False)
@@ -513,7 +525,7 @@ def _check_whole_table(links: _Links) -> None:
     if best[0] > 2.0 * power + 30:
         count = "one row" if abs(best[1]) == 1 else f"{abs(best[1])} rows"
         what = (
-            f"regions of {{block}} fit {names} {count} {'above' if best[1] < 0 else 'below'} better than of their row"
+            f"regions of {block.phrase} fit {names} {count} {'above' if best[1] < 0 else 'below'} better than their row"
         )
         ending = f"; strength {best[0]:.0f} against {power:.0f}: usually a row was inserted or deleted in one table"
         table.suspect(ProblemCode.SUSPECT_JOIN, block, what, ending, best[0], stops=False)
@@ -524,7 +536,7 @@ def _check_whole_table(links: _Links) -> None:
     if links.is_bad.any():
         return
     if max(z) < (3.0 if n_people >= 150 else 2.0) and n_people >= 120:
-        what = f"regions of {{block}} tell nothing about {names}"
+        what = f"regions of {block.phrase} tell nothing about {names}"
         ending = f" (strongest z {max(z):.1f}): usually rows were joined wrongly, or one table was sorted alone"
         table.suspect(ProblemCode.SUSPECT_JOIN, block, what, ending, float(max(z)), stops=False)
 

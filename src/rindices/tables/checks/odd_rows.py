@@ -13,6 +13,8 @@ from rindices.tables.checks.numbers import MAD_SCALE, compute_mad
 
 MEAN_ROW_LIMIT, MEAN_ROW_SHARE = 0.2, 0.35
 """Distance from a mean, in standard deviations and as a share of people's median distance, below which a row is one."""
+MEAN_ROW_CHANCE = 0.01
+"""Expected number of people in a table who lie so near to the mean by chance."""
 CONSTANT_SHARE, CONSTANT_RATIO = 0.3, 5.0
 """Share of regions equal to another one, and ratio to the median share, above which a row holds no measurements."""
 _MIN_BLOCK = 12
@@ -32,7 +34,7 @@ def check_odd_rows(table: BlockTable) -> None:
         table.suspect(ProblemCode.SUSPECT_ROWS, block, what, ending, worst, stops=True)
     distance = _measure_distance_to_means(table, _estimate_spread(table))
     limit = min(MEAN_ROW_LIMIT, MEAN_ROW_SHARE * float(np.median(distance[table.usable])))
-    is_mean = (distance < limit) & table.usable
+    is_mean = (distance < limit) & (_bound_chance(table, distance) < MEAN_ROW_CHANCE) & table.usable
     if is_mean.any():
         table.usable &= ~is_mean
         nearest = distance[is_mean].min()
@@ -40,6 +42,19 @@ def check_odd_rows(table: BlockTable) -> None:
         ending = f"; {nearest:.2f} standard deviations from the mean in all regions, where people lie about 1 away"
         block = Block(kind=BlockKind.PEOPLE, label="", rows=is_mean)
         table.suspect(ProblemCode.SUSPECT_ROWS, block, what, ending, nearest, stops=True)
+
+
+def _bound_chance(table: BlockTable, distance: FloatArray) -> FloatArray:
+    """Return a bound (N,) of the number of people who lie within a distance (N,) of the mean by chance.
+
+    With k independent axes, the squared distance d^2 of a person is chi2_k / k, and by Chernoff's bound
+    P(chi2_k / k <= d^2) <= (d^2 exp(1 - d^2))^(k/2). The number of axes is (sum l)^2 / sum l^2 of the eigenvalues l.
+    """
+    Z = table.X[table.usable] - table.X[table.usable].mean(axis=0)
+    Z = Z / np.maximum(Z.std(axis=0), 1e-9)
+    n_axes = np.square(Z).sum() ** 2 / max(float(np.square(Z.T @ Z).sum()), 1e-300)
+    squared = np.minimum(np.square(distance), 1.0)
+    return np.asarray(table.n_people * (squared * np.exp(1 - squared)) ** (n_axes / 2))
 
 
 def _estimate_spread(table: BlockTable) -> FloatArray:

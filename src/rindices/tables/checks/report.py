@@ -23,6 +23,7 @@ from rindices.tables.checks.block_table import (
     make_block_table,
 )
 from rindices.tables.checks.prefixes import list_id_parts
+from rindices.tables.checks.scanners import check_scanner_columns, find_scanner_columns
 from rindices.tables.checks.search import search_blocks
 from rindices.tables.io.frames import to_text
 from rindices.tables.layout import formats, freesurfer
@@ -38,8 +39,6 @@ SUSPECT_CODES = parse_codes(
 """Problems that the search of blocks reports."""
 SEARCHED_UNITS = (Unit.MM3, Unit.ML, Unit.MM, Unit.MM2, Unit.NORMALISED, Unit.MIXED, Unit.UNKNOWN)
 _VALUE_ERRORS = parse_codes("not_a_number mixed_units wrong_measure infinite_values negative_values")
-_SCANNER_WORDS = ("scanner", "machine", "vendor", "manufacturer", "coil", "protocol", "batch", "software", "version")
-_MAX_BLOCKS_SHARE = 1 / 8  # of the people, as values of a column that divides them
 _SAME_OVERLAP, _SAME_SHARE = 0.8, 0.8  # of people of two blocks, and of the blocks of a division
 _HEAD_SIZE_REGEX = re.compile(r"head.?(size|vol)|^tiv|^icv|intracranial", re.IGNORECASE)
 _OFFENDER_KINDS = {
@@ -59,6 +58,8 @@ def report_blocks(parts: UnfilteredCohort, unit: Unit, policy: str, findings: Fi
     parts: of the table; unit: of its regions; policy: ``error`` to stop, or ``keep`` to warn alone; findings: of the
     file. Returns the table in blocks after the search; None if it cannot be searched.
     """
+    if parts.groups is not None:
+        check_scanner_columns(parts, policy, findings)
     if any(problem.code in _VALUE_ERRORS for problem in findings.errors()):
         return None
     table = build_block_table(parts) if unit in SEARCHED_UNITS else None
@@ -81,7 +82,7 @@ def make_problem(table: BlockTable, suspicion: Suspicion, policy: str, where: st
     stops = suspicion.stops and policy == "error"
     return Problem(
         Severity.ERROR if stops else Severity.WARNING,
-        suspicion.what.replace("{block}", block.phrase),
+        suspicion.what,
         where,
         _CURE if stops else "Look at these rows in the file",
         suspicion.code,
@@ -173,11 +174,8 @@ def _list_divisions(parts: UnfilteredCohort, rows: BoolArray) -> list[Division]:
     if parts.table.files is not None:
         divisions.append(divide(BlockKind.FILE, pd.Series(parts.table.files, dtype="object")[rows]))
     divisions += [divide(BlockKind.PREFIX, part) for part in list_id_parts(ids)]
-    for name in frame.columns:
-        if name != usual and any(word in name.lower() for word in _SCANNER_WORDS):
-            labels = to_text(frame[name])[rows]
-            if 1 < labels.nunique() <= _MAX_BLOCKS_SHARE * len(labels):
-                divisions.append(divide(BlockKind.COLUMN, labels, name))
+    scanners = [(name, texts) for name, texts in find_scanner_columns(frame) if name != usual]
+    divisions += [divide(BlockKind.COLUMN, texts[rows], name) for name, texts in scanners]
     if parts.groups is not None:
         divisions.append(divide(BlockKind.GROUP, parts.groups.labels[rows]))
     n_sites = 0 if sites is None else sites.nunique()

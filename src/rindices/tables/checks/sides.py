@@ -184,6 +184,5 @@ def _check_others(table: BlockTable, discriminant: _Discriminant, is_swapped: Bo
 
 def _report(table: BlockTable, block: Block, slope: float, ending: str) -> None:
     cause = ", usually columns in another order, or images that were mirrored"
-    table.suspect(
-        ProblemCode.SUSPECT_SIDES, block, "left and right of {block} are exchanged", ending + cause, slope, stops=True
-    )
+    what = f"left and right of {block.phrase} are exchanged"
+    table.suspect(ProblemCode.SUSPECT_SIDES, block, what, ending + cause, slope, stops=True)
