@@ -107,6 +107,7 @@ def _read_abide(parts: tuple[str, ...]) -> RealTable:
         regions += [each for each in table.columns[1:] if part in parts and not _TOTALS.search(each)]
         frame = frame.merge(table[["FILE_ID", *[c for c in table.columns[1:] if c not in frame]]], on="FILE_ID")
     frame[GROUP] = frame.DX_GROUP.map({1: "patient", 2: "control"})
+    frame = frame.copy()
     columns = {ID: "FILE_ID", SITE: "SITE_ID", AGE: "AGE_AT_SCAN", SEX: "SEX", HEAD: "SupraTentorialVol"}
     return _finish("autism" if "thickness" in parts[0] else "autism volumes", frame, regions, columns)
 

@@ -25,6 +25,7 @@ from rindices.errors import (
     parse_codes,
 )
 from rindices.tables import participants, regions
+from rindices.tables.checks.block_table import BlockTable
 from rindices.tables.checks.report import SUSPECT_CODES, report_blocks
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, check_visits, sort_keys
 from rindices.tables.io.frames import MemoryTable
@@ -41,6 +42,7 @@ from rindices.tables.table import (
     read_region_tables,
     take_people,
 )
+from rindices.tables.unused import list_unused_columns
 from rindices.tables.validation import values
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.tables.validation.ids import match_ids
@@ -95,7 +97,8 @@ class ValidationResult:
     each kind of measure: volume, thickness or area; units: unit of each kind of measure; kinds: whether each named
     covariate is a number or has categories, in words; participants: the table that the people were joined with; keys:
     (N,) unique key of each row, made of participant and session; comparable between chunks of a table; left_out: the
-    names that were found, of those of the people and sites to leave out.
+    names that were found, of those of the people and sites to leave out; blocks: the table after the search of its
+    blocks; unused: names of the columns that are not used, by reason.
     """
 
     problems: tuple[Problem, ...]
@@ -118,6 +121,8 @@ class ValidationResult:
     participants: IndexedTable | None = None
     keys: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    blocks: BlockTable | None = None
+    unused: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -175,6 +180,7 @@ def _validate_table(request: TableRequest, chunk: Table | None, first: Validatio
     except TableError as error:  # its problems may not be among the findings: of a file that could not be read
         return ValidationResult(tuple(dict.fromkeys([*findings, *error.problems])))
     of_table = findings.at(parts.table.where)
+    unused = {} if chunk is not None else list_unused_columns(parts, roles, request.roles.group, findings)
     policy = OnMissing(request.on_missing)
     left_out = list(excluded)
     if request.leave_out_sites:
@@ -202,9 +208,9 @@ def _validate_table(request: TableRequest, chunk: Table | None, first: Validatio
         _check_sessions(parts, request, of_table)
     if chunk is None:  # for all chunks together this is done in the end
         values.warn_equal_rows(parts.regions, parts.table.keys(), of_table)
-    clean = keep & ~lacking
+    clean, blocks = keep & ~lacking, None
     if chunk is None and request.find_groups and request.on_suspect is not None:
-        report_blocks(parts, unit, request.on_suspect, of_table)
+        blocks = report_blocks(parts, unit, request.on_suspect, of_table)
     if parts.groups is not None:
         _check_groups(parts, clean, unit, findings)
     if parts.groups is not None and chunk is None:
@@ -225,6 +231,8 @@ def _validate_table(request: TableRequest, chunk: Table | None, first: Validatio
         roles=replace(roles, covariates=tuple(parts.covariates)),
         units={kind: str(each) for kind, each in units.items()},
         left_out=tuple(left_out),
+        blocks=blocks,
+        unused=unused,
     )
 
 

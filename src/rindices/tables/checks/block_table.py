@@ -129,7 +129,8 @@ class Suspicion:
     """Something that makes a block look wrong.
 
     what: what is wrong, without names of sites and people; ending: how much, and what usually causes it; statistic:
-    that the decision was made by; stops: whether a study must not go on unless the user says so.
+    that the decision was made by; stops: whether a study must not go on unless the user says so; covariate: that it is
+    about, where it is about one.
     """
 
     code: ProblemCode
@@ -138,6 +139,7 @@ class Suspicion:
     ending: str
     statistic: float
     stops: bool
+    covariate: str = ""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -146,10 +148,11 @@ class BlockTable:
 
     ids: (N,); regions: (R,) names; measures: (R,) what each region measures; raw (N, R): values as they stand in the
     table, missing ones NaN; X (N, R): their logarithms, missing cells at the median; covariates: age, sex and head size
-    (N,) where they are known, sex in two codes and head size as a logarithm; sex_texts (N,): sex as it is written;
-    groups (N,): 0 for controls, 1 for patients, `NO_BLOCK` for others; divisions: the site first; positions (N,): row
-    of each person in the file; usable (N,): people who are compared; is_linked (N,): people whose covariates were not
-    found to belong to others.
+    (N,) where they are known, sex in two codes and head size as a logarithm; written: the same before anything was
+    corrected; sex_texts (N,): sex as it is written; groups (N,): 0 for controls, 1 for patients, `NO_BLOCK` for others;
+    divisions: the site first; positions (N,): row of each person in the file; usable (N,): people who are compared;
+    untested: covariates and sides of blocks that hold too little to be tested; smallest_factors: those that would be
+    found, of the blocks that were compared.
     """
 
     ids: Sequence[str]
@@ -158,6 +161,7 @@ class BlockTable:
     raw: FloatArray
     X: FloatArray
     covariates: Mapping[str, FloatArray]
+    written: Mapping[str, FloatArray]
     sex_texts: Sequence[str | None] | None
     groups: IntArray | None
     divisions: Sequence[Division]
@@ -165,6 +169,7 @@ class BlockTable:
     usable: BoolArray
     suspicions: list[Suspicion] = field(default_factory=list)
     untested: list[tuple[str, Block]] = field(default_factory=list)
+    smallest_factors: list[float] = field(default_factory=list)
 
     @property
     def n_people(self) -> int:
@@ -204,9 +209,26 @@ class BlockTable:
             return Block(kind=BlockKind.PEOPLE, label="", rows=rows)
         return Block(kind=BlockKind.ROWS, label=f"{numbers[0] + 1} to {numbers[-1] + 1}", rows=rows)
 
-    def suspect(self, code: ProblemCode, block: Block, what: str, ending: str, statistic: float, stops: bool) -> None:
+    def suspect(
+        self,
+        code: ProblemCode,
+        block: Block,
+        what: str,
+        ending: str,
+        statistic: float,
+        stops: bool,
+        covariate: str = "",
+    ) -> None:
         """Add what is wrong with a block."""
-        suspicion = Suspicion(code=code, block=block, what=what, ending=ending, statistic=float(statistic), stops=stops)
+        suspicion = Suspicion(
+            code=code,
+            block=block,
+            what=what,
+            ending=ending,
+            statistic=float(statistic),
+            stops=stops,
+            covariate=covariate,
+        )
         self.suspicions.append(suspicion)
 
     def describe_block(self, block: Block) -> str:
@@ -259,13 +281,15 @@ def make_block_table(
     if head_size is not None:
         sizes = pd.to_numeric(head_size, errors="coerce").to_numpy(dtype=float)
         covariates[HEAD_SIZE] = np.log(np.where(sizes > 0, sizes, np.nan))
+    known = {name: column for name, column in covariates.items() if np.isfinite(column).any()}
     return BlockTable(
         ids=ids,
         regions=[name for name, is_kept in zip(values.columns, keep, strict=True) if is_kept],
         measures=[measure for measure, is_kept in zip(measures, keep, strict=True) if is_kept],
         raw=raw,
         X=X,
-        covariates={name: column for name, column in covariates.items() if np.isfinite(column).any()},
+        covariates=known,
+        written=known,
         sex_texts=texts,
         groups=groups,
         divisions=[*given, *divide_rows(len(raw))],

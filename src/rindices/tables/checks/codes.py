@@ -6,7 +6,7 @@ import numpy as np
 
 from rindices._typing import FloatArray
 from rindices.errors import ProblemCode
-from rindices.tables.checks.block_table import AGE, HEAD_SIZE, Block, BlockKind, BlockTable
+from rindices.tables.checks.block_table import AGE, HEAD_SIZE, SEX, Block, BlockKind, BlockTable
 from rindices.tables.checks.numbers import MAD_SCALE, find_longest_run
 
 MONTHS_LIMIT, DAYS_LIMIT = 110.0, 2000.0
@@ -59,9 +59,8 @@ def _check_filled_blocks(table: BlockTable, name: str) -> None:
             values = _known(table.covariates[name][block.rows])
             if len(values) >= 10 and np.ptp(values) < 1e-9:
                 what = f"all people of {block.phrase} have the same {name}"
-                table.suspect(
-                    ProblemCode.SUSPECT_COVARIATE, block, what, "; one value was filled down", 1.0, stops=True
-                )
+                ending = "; one value was filled down"
+                table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, 1.0, True, name)
 
 
 def _check_filled_run(table: BlockTable, name: str) -> None:
@@ -85,7 +84,7 @@ def _check_filled_run(table: BlockTable, name: str) -> None:
         block = table.make_rows_block(rows)
         what = f"{block.phrase} have the same {name}"
         ending = f"; {length + 1} rows in succession: one value was filled down"
-        table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, float(length), stops=True)
+        table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, float(length), True, name)
 
 
 def _check_sex_codes(table: BlockTable) -> None:
@@ -109,7 +108,7 @@ def _check_sex_codes(table: BlockTable) -> None:
             for block in blocks if codes != usual else ():
                 what = f"sex is coded {' and '.join(codes)} in {block.phrase} and {' and '.join(usual)} elsewhere"
                 ending = "; the same code means different things" if set(codes) & set(usual) else ""
-                table.suspect(ProblemCode.SUSPECT_CODES, block, what, ending, float(len(codes)), stops=True)
+                table.suspect(ProblemCode.SUSPECT_CODES, block, what, ending, float(len(codes)), True, SEX)
         return
 
 
@@ -125,7 +124,7 @@ def _check_age_unit(table: BlockTable) -> None:
             unit, per_year = ("days", 365.25) if middle > DAYS_LIMIT else ("months", 12.0)
             what = f"ages of {block.phrase} are in {unit}"
             ending = f"; the median is {middle:.0f}"
-            table.suspect(ProblemCode.SUSPECT_UNITS, block, what, ending, middle, stops=True)
+            table.suspect(ProblemCode.SUSPECT_UNITS, block, what, ending, middle, True, AGE)
             ages[block.rows] /= per_year
     table.covariates = {**table.covariates, AGE: ages}
 
@@ -151,6 +150,6 @@ def _check_head_unit(table: BlockTable) -> None:
             factor = float(np.exp(medians[number] - centre))
             what = f"head size of {block.phrase} is {factor:.3g} times that of the others"
             ending = f"; usually {name_factor(factor, 'volume')}, or a failed estimate of head size"
-            table.suspect(ProblemCode.SUSPECT_UNITS, block, what, ending, z, stops=True)
+            table.suspect(ProblemCode.SUSPECT_UNITS, block, what, ending, z, True, HEAD_SIZE)
             sizes[block.rows] -= medians[number] - centre
     table.covariates = {**table.covariates, HEAD_SIZE: sizes}

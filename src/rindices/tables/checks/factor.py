@@ -51,6 +51,7 @@ def check_factors(table: BlockTable) -> None:
         for _ in range(_MAX_ROUNDS):  # the worst block first; then again with its values corrected
             residuals = _Residuals.fit(table, columns)
             shifts = [shift for division in table.divisions for shift in _compare(table, division, residuals, is_told)]
+            shifts += _compare_sites_of_rows(table, residuals.site, is_told)
             shift = max(shifts, key=lambda each: each.z, default=None)
             shift = shift or _find_range(table, residuals.rows, table.usable & ~is_told)
             if shift is None:
@@ -105,12 +106,40 @@ def _compare(table: BlockTable, division: Division, residuals: _Residuals, is_to
         sd = usual_sd
         if len(rest) >= 4:
             sd = max(usual_sd, min(MAD_SCALE * float(np.median(np.abs(rest - np.median(rest)))), MAX_SITE_SD))
-        z = abs(sizes[number]) / np.sqrt(sd**2 + error**2 + (0.5 * spread) ** 2)
+        noise = float(np.sqrt(sd**2 + error**2 + (0.5 * spread) ** 2))
+        z = abs(sizes[number]) / noise
+        table.smallest_factors.append(float(np.exp(FACTOR_LIMIT * noise)))
         if division.kind is BlockKind.GROUP and not _is_uniform(float(sizes[number]), spread):
             continue
         if z > FACTOR_LIMIT and (is_told & block.rows).sum() < _MAX_TOLD_SHARE * block.size:
             shifts.append(_Shift(float(z), block, float(sizes[number]), spread, len(blocks) == 2))
     return [min(shifts, key=lambda each: each.block.size)] if len(blocks) == 2 and shifts else shifts
+
+
+def _compare_sites_of_rows(table: BlockTable, residuals: FloatArray, is_told: BoolArray) -> list[_Shift]:
+    """Return parts of the rows, or other blocks of whole sites, whose sites are all shifted against the other sites.
+
+    residuals (N, R): sites still differ. Each site counts once, with the standard deviation of scanners.
+    """
+    if table.main is None or not _has_sites(table):
+        return []
+    sites = [site for site in table.main if (site.rows & table.usable).sum() >= SMALLEST_BLOCK]
+    medians = np.array([np.median(residuals[site.rows & table.usable], axis=0) for site in sites])
+    shifts = []
+    for division in table.divisions:
+        for block in division if division.kind not in (BlockKind.SITE, BlockKind.GROUP) else ():
+            share = np.array([block.rows[site.rows].mean() for site in sites])
+            inside, outside = medians[share > 0.8], medians[share < 0.2]
+            if min(len(inside), len(outside)) < 2 or (is_told & block.rows).sum() >= _MAX_TOLD_SHARE * block.size:
+                continue
+            difference = np.median(inside, axis=0) - np.median(outside, axis=0)
+            size = float(np.median(difference))
+            spread = MAD_SCALE * float(np.median(np.abs(difference - size)))
+            sd = MAX_SITE_SD * np.sqrt(1.57 * (1 / len(inside) + 1 / len(outside)))
+            z = abs(size) / np.sqrt(sd**2 + (0.5 * spread) ** 2)
+            if z > FACTOR_LIMIT:
+                shifts.append(_Shift(float(z), block, size, spread, len(division) == 2))
+    return shifts
 
 
 def _is_uniform(size: float, spread: float) -> bool:

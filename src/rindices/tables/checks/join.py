@@ -208,15 +208,15 @@ def _check_blocks(links: _Links) -> None:
         rows = block.rows & known
         is_small = rows.sum() < SMALLEST_BLOCK or (known & ~rows).sum() < _MIN_PEOPLE
         if is_small or links.is_bad[rows].all(axis=1).mean() > _MAX_BAD_SHARE:
-            if rows.sum() < SMALLEST_BLOCK or is_small:
-                table.untested.append(("the join", block))
+            if is_small:
+                table.untested += [(name, block) for name in links.names]
             continue
         others = links.is_good & ~rows
         is_large = rows.sum() >= _LARGE_BLOCK * known.sum()
         predicted = links.predict(others) if is_large else current
         strength = _measure_strength(links, predicted, others, rows)
-        if strength.total < LEAST_INFORMATION:
-            table.untested.append(("the join", block))
+        is_weak = strength.information < LEAST_INFORMATION
+        table.untested += [(name, block) for name, weak in zip(links.names, is_weak, strict=True) if weak]
         if strength.total > 0 and _judge_block(links, block, rows, predicted, strength):
             current = links.predict(links.is_good) if links.is_good.sum() > _MIN_PEOPLE else everyone
 
@@ -266,7 +266,7 @@ def _report_reversed_sex(links: _Links, block: Block, strength: float, is_large:
     ending = f"; regions predict the opposite of what is written (strength {strength:.2f}; 1 elsewhere)"
     ending += ", or the others are wrong" if is_large else ""
     what = f"sex of {block.phrase} is coded the other way round"
-    links.table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, strength, stops=False)
+    links.table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, strength, False, SEX)
 
 
 def _report_lost_covariate(
@@ -277,7 +277,7 @@ def _report_lost_covariate(
     ending += f", while {' and '.join(fitting)} fit" if fitting else ""
     ending += _describe_order(links, number, rows)
     what = f"{name} of {block.phrase} does not belong to its rows"
-    links.table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, strength, stops=False)
+    links.table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, strength, False, name)
 
 
 def _report_lost_join(
@@ -418,7 +418,7 @@ def _check_sorted_table(links: _Links, number: int, rows: BoolArray) -> None:
 def _report_sorted_column(links: _Links, number: int, block: Block, statistic: float) -> None:
     what = f"{links.names[number]} of {block.phrase} rises or falls from row to row, and the regions do not follow"
     ending = "; usually the column was sorted alone"
-    links.table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, statistic, stops=False)
+    links.table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, statistic, False, links.names[number])
 
 
 def _make_table_block(table: BlockTable) -> Block:

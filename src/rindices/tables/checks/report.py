@@ -107,17 +107,15 @@ def _offer_exclusion(block: Block) -> str:
 
 
 def _note_untested(table: BlockTable, findings: Findings) -> None:
-    """Say which blocks hold too little to be tested."""
-    counts: Counter[str] = Counter()
-    for question, block in table.untested:
-        if block.kind is not BlockKind.ROWS:
-            counts[question] += 1
-    n_blocks = sum(map(len, table.given))
-    if counts:
-        listing = join_names([f"{question} of {number} of {n_blocks} blocks" for question, number in counts.items()])
-        what = "too few people, or too little information, to test"
-        ending = ": an error there would not be seen"
-        findings.note(ProblemCode.BLOCKS_NOT_TESTED, what, listing=listing, ending=ending)
+    """Say what could not be tested, and how large a factor must be to be found."""
+    n_blocks = len(table.blocks)
+    counts = Counter(question for question, _ in table.untested)
+    parts = [f"{question} of {min(number, n_blocks)} of {n_blocks} blocks" for question, number in counts.items()]
+    if table.smallest_factors:
+        parts.append(f"factors below about {np.median(table.smallest_factors):.2f} on a block")
+    if parts:
+        what = "errors that would not be seen, for too few people or too little information"
+        findings.note(ProblemCode.BLOCKS_NOT_TESTED, what, listing=join_names(parts))
 
 
 def build_block_table(parts: UnfilteredCohort) -> BlockTable | None:
