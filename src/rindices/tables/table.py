@@ -269,6 +269,12 @@ def _read_ids(frame: pd.DataFrame, id_column: str, report: Callable[..., None]) 
             kind, listing = OffenderKind.ROW, f"{frame.index.name or 'row'} {join_names(numbers)}"
             what = f"{format_count(len(numbers), 'row')} {what}"
             report(code, what, cure, offenders=numbers, offender_kind=kind, listing=listing)
+    dates = id_rules.find_dates(names[~nameless].tolist())
+    if dates:
+        count = format_count(len(dates), "ID is a date", "IDs are dates")
+        what = f"{count}, as a spreadsheet makes them of IDs such as 1-3"
+        cure = "Format the column as text and write the IDs again"
+        report(ProblemCode.DATES_FOR_IDS, what, cure, offenders=dates)
     is_valid = ~(nameless | unprintable)
     frame = frame if is_valid.all() else frame[is_valid]
     return frame.reset_index(drop=True), names[is_valid].tolist()

@@ -4,6 +4,8 @@ A person lies about one standard deviation from the mean in each region; a row o
 Shape letters: N people, R regions.
 """
 
+import re
+
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray
@@ -18,10 +20,30 @@ MEAN_ROW_CHANCE = 0.01
 CONSTANT_SHARE, CONSTANT_RATIO = 0.3, 5.0
 """Share of regions equal to another one, and ratio to the median share, above which a row holds no measurements."""
 _MIN_BLOCK = 12
+_SUMMARIES = {
+    *[
+        "mean",
+        "average",
+        "median",
+        "sd",
+        "std",
+        "stdev",
+        "min",
+        "max",
+        "minimum",
+        "maximum",
+        "total",
+        "sum",
+        "count",
+        "variance",
+        "sem",
+    ]
+}
 
 
 def check_odd_rows(table: BlockTable) -> None:
     """Find rows of one value and rows of means, and leave them out."""
+    _check_summaries(table)
     X = table.X
     share = (np.diff(np.sort(X, axis=1), axis=1) < 1e-9).mean(axis=1)
     is_constant = share > max(CONSTANT_SHARE, CONSTANT_RATIO * float(np.median(share)))
@@ -42,6 +64,17 @@ def check_odd_rows(table: BlockTable) -> None:
         ending = f"; {nearest:.2f} standard deviations from the mean in all regions, where people lie about 1 away"
         block = Block(kind=BlockKind.PEOPLE, label="", rows=is_mean)
         table.suspect(ProblemCode.SUSPECT_ROWS, block, what, ending, nearest, stops=True)
+
+
+def _check_summaries(table: BlockTable) -> None:
+    """Find rows that are named as a summary of people, and leave them out."""
+    words = [re.split(r"[\s_.:-]+", name.strip().lower())[0] for name in table.ids]
+    is_summary = np.array([word in _SUMMARIES for word in words])
+    if is_summary.any() and not is_summary.all():
+        table.usable &= ~is_summary
+        what = f"{format_count(int(is_summary.sum()), 'row is', 'rows are')} named as a summary and not as a person"
+        block = Block(kind=BlockKind.PEOPLE, label="", rows=is_summary)
+        table.suspect(ProblemCode.SUSPECT_ROWS, block, what, "", float(is_summary.sum()), stops=True)
 
 
 def _bound_chance(table: BlockTable, distance: FloatArray) -> FloatArray:
