@@ -220,6 +220,15 @@ def test_degenerate_tables_are_searched_without_a_warning(seed: int) -> None:
         search_blocks(table)
 
 
+def test_wide_tables_are_compared_in_a_part_of_their_regions(people: People) -> None:
+    wide = pd.concat([people.volumes.add_suffix(f" {k}") for k in range(60)], axis=1)
+    wide = wide * np.exp(np.random.default_rng(0).normal(0, 0.05, wide.shape))
+    wide[people.is_b] *= 1.5
+    table = People(wide, people.participants).make_table()
+    assert 500 <= len(table.regions) <= 1_000
+    assert [suspicion.block.label for suspicion in search_blocks(table)] == ["B"]
+
+
 def test_what_could_not_be_tested_is_listed() -> None:
     small = simulate_people(2, n_per_site=10)
     table = small.make_table()

@@ -14,6 +14,7 @@ import pandas as pd
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import ProblemCode, format_count, join_names
 from rindices.tables.checks.numbers import NO_BLOCK, centre_blocks
+from rindices.tables.layout.sides import pair_sides
 
 SMALLEST_BLOCK = 8
 """Fewest people of a block."""
@@ -21,6 +22,8 @@ MIN_PEOPLE = 30
 """Fewest people of a table whose blocks are compared."""
 MIN_REGIONS = 5
 """Fewest regions of a table whose blocks are compared."""
+MAX_REGIONS = 1_000
+"""Most regions that are compared; of wider tables the first ones, with those of the other side."""
 _MIN_MEASURED_SHARE = 0.6  # of the cells of a region
 _ROWS_PER_PART = 12
 _MEN, _WOMEN = {"m", "male", "man"}, {"f", "female", "woman"}
@@ -266,6 +269,8 @@ def make_block_table(
     keep = np.isfinite(raw).mean(axis=0) > _MIN_MEASURED_SHARE if len(raw) else np.zeros(raw.shape[1], dtype=bool)
     if len(raw) < MIN_PEOPLE or keep.sum() < MIN_REGIONS:
         return None
+    if keep.sum() > MAX_REGIONS:
+        keep &= _choose_regions(values.columns.tolist())
     raw = raw[:, keep]
     X = np.log(raw)
     is_missing = np.isnan(X)
@@ -296,6 +301,15 @@ def make_block_table(
         positions=np.arange(len(raw)) if positions is None else positions,
         usable=np.ones(len(raw), dtype=bool),
     )
+
+
+def _choose_regions(names: Sequence[str]) -> BoolArray:
+    """Return the mask (R,) of the first regions and their partners on the other side."""
+    chosen = np.arange(len(names)) < MAX_REGIONS // 2
+    for left, right in pair_sides(names):
+        if chosen[left] or chosen[right]:
+            chosen[[left, right]] = True
+    return np.asarray(chosen)
 
 
 def _normalise_sex(values: Sequence[str | None]) -> list[str | None]:
