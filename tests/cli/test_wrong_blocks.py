@@ -1,6 +1,8 @@
 """Tables in which a whole block is wrong: named by check, refused by fit, and kept where the user says so."""
 
 import logging
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +10,15 @@ import pandas as pd
 import pytest
 
 import rindices as ri
-from rindices.errors import ProblemCode, TableError
+from rindices.cli.check import _print_result
+from rindices.errors import Problem, ProblemCode, Severity, TableError
 from rindices.model.records import ArtefactKind
 from rindices.study.artefacts import find_artefacts
 from rindices.study.config import make_study
 from rindices.study.study import Study
+from rindices.tables.readers import make_request
+from rindices.tables.table import ColumnRoles
+from rindices.tables.validate import validate_table
 from tests.cli.test_wrong_cells import run
 from tests.tables.checks.people import People, simulate_people
 
@@ -96,7 +102,7 @@ def test_a_study_says_it_beside_its_finding(tables: dict[str, Path]) -> None:
 
 def test_rows_of_means_with_a_group(people: People, tmp_path: Path) -> None:
     means = people.volumes.groupby(people.participants["group"]).mean().round(2)
-    added = pd.DataFrame({"participant_id": ["Mean patients", "Mean controls"], "group": ["patient", "control"]})
+    added = pd.DataFrame({"participant_id": ["P-all", "C-all"], "group": ["patient", "control"]})
     added = added.assign(site="A", age=50.0, sex="F", icv=1.4e6)
     frames = [pd.concat([people.volumes, means.loc[added["group"]]], ignore_index=True)]
     frames.insert(0, pd.concat([people.participants, added], ignore_index=True))
@@ -105,9 +111,49 @@ def test_rows_of_means_with_a_group(people: People, tmp_path: Path) -> None:
     result = run("check", path, *GROUPS)
     text = " ".join(result.output.split())
     assert result.exit_code == 1
-    assert "2 rows are rows of means and no person: Mean patients, Mean controls;" in text
-    assert "--exclude-people 'Mean patients,Mean controls'" in text
-    assert run("check", path, *GROUPS, "--exclude-people", "Mean patients,Mean controls").exit_code == 0
+    assert "2 rows are rows of means and no person: P-all, C-all;" in text
+    assert "--exclude-people P-all,C-all" in text
+    assert run("check", path, *GROUPS, "--exclude-people", "P-all,C-all").exit_code == 0
+
+
+def test_rows_that_are_named_as_a_summary(people: People, tmp_path: Path) -> None:
+    named = people.participants["participant_id"].replace({"sub-0007": "Mean", "sub-0008": "SD"})
+    result = run("check", write(people.rename("participant_id", named), tmp_path, "summary"), *GROUPS)
+    assert result.exit_code == 1
+    assert "2 rows are named as a summary and not as a person: Mean, SD" in " ".join(result.output.split())
+
+
+def test_the_page_shows_each_suspect_block(tables: dict[str, Path], tmp_path: Path) -> None:
+    page = tmp_path / "check.html"
+    run("check", tables["scaled"], *GROUPS, "--report", page)
+    text = page.read_text("utf-8")
+    assert text.count("<figure>") == 1
+    assert "multiplied by 0.296 after rounding: B (70 people)" in text
+    assert not page.stat().st_mode & 0o007
+    run("check", tables["sound"], *GROUPS, "--report", page)
+    assert "<figure>" not in page.read_text("utf-8")
+
+
+def test_a_terminal_shows_a_screen_and_the_verdict(
+    tables: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = validate_table(make_request(tables["scaled"], None, ColumnRoles(), on_suspect="error"))
+    result = replace(result, problems=(*result.problems, *[Problem(Severity.NOTE, "text " * 20)] * 30))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((100, 24)))
+    _print_result(result, is_complete=False)
+    out, err = capsys.readouterr()
+    n_lines = sum(-(-len(line) // 100) for line in [*out.splitlines(), *err.splitlines()])
+    assert n_lines <= 24
+    assert "not ready" in out
+    assert "add --all" in err
+
+
+def test_columns_that_are_not_used_are_named(people: People, tmp_path: Path) -> None:
+    extra = people.rename("education", 12.0).rename("Genotype", "E3")
+    result = run("check", write(extra, tmp_path, "columns"), *GROUPS)
+    listed = next(line for line in result.output.splitlines() if line.strip().startswith("about people"))
+    assert "education" in listed
+    assert "Genotype" in listed
 
 
 def test_a_scanner_that_separates_the_groups(people: People, tmp_path: Path) -> None:
