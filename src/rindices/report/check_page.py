@@ -30,8 +30,8 @@ def write_check_page(
 ) -> None:
     """Write the page; only its owner and their group can read it, because it shows values of single people.
 
-    facts: names and values of what the table is; unused: columns that are not used, by reason; table: after the search
-    of its blocks.
+    facts: names and values of what the table is, the verdict last; unused: columns that are not used, by reason; table:
+    after the search of its blocks.
     """
     suspicions = [] if table is None else table.suspicions
     pictures = [] if table is None else [(describe(table, each), draw_suspicion(table, each)) for each in suspicions]
@@ -41,8 +41,9 @@ def write_check_page(
         .get_template("check.html")
         .render(
             title="Check of a table",
+            verdict=facts[-1][1].split(":")[0],
             version=__version__,
-            facts=facts,
+            facts=facts[:-1],
             problems=[(str(problem.severity), str(problem)) for problem in ordered],
             pictures=pictures,
             unused=unused,
@@ -93,7 +94,6 @@ def _draw_factor(table: BlockTable, suspicion: Suspicion) -> Chart:
     with styled_figure(2.4) as (figure, axes):
         axes.axhline(1.0, color=CONTROL_COLOUR, linewidth=1)
         axes.plot(np.arange(len(order)), data["ratio"], ".", color=PATIENT_COLOUR, markersize=4)
-        axes.set_yscale("log")
         axes.set_xlabel("regions in the order of the ratio")
         axes.set_ylabel("median of the block\nover that of the others")
         return make_chart(figure, "factor", "Ratio of each region of the block to the others.", data)

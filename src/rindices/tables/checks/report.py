@@ -112,7 +112,8 @@ def _note_untested(table: BlockTable, findings: Findings) -> None:
     counts = Counter(question for question, _ in table.untested)
     parts = [f"{question} of {min(number, n_blocks)} of {n_blocks} blocks" for question, number in counts.items()]
     if table.smallest_factors:
-        parts.append(f"factors below about {np.median(table.smallest_factors):.2f} on a block")
+        low, high = min(table.smallest_factors), max(table.smallest_factors)
+        parts.append(f"factors below {low:.2f} to {high:.2f}, depending on the block")
     if parts:
         what = "errors that would not be seen, for too few people or too little information"
         findings.note(ProblemCode.BLOCKS_NOT_TESTED, what, listing=join_names(parts))
