@@ -4,6 +4,7 @@ Hidden and struck-out rows, title lines and headers in two rows are what a perso
 """
 
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -19,6 +20,19 @@ MAX_UNPACKED_BYTES = 100_000_000
 """Largest size of the cells and texts of an Excel file when unpacked; parsing takes about a second for 2 MB."""
 MAX_SHEET_ROWS, MAX_SHEET_CELLS = 200_000, 20_000_000
 """Largest extent of a sheet: one cell far away makes it as large as all between."""
+_UNREADABLE = (
+    BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    SyntaxError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+)
+"""Errors of a file that is no package of Excel, is damaged, encrypted, or packed in an unknown way."""
 _PARTS_REGEX = re.compile(r"xl/(worksheets/|sharedStrings|styles|workbook).*\.xml$")
 _DOCTYPE_REGEX = re.compile(rb"<!(DOCTYPE|ENTITY)", re.IGNORECASE)
 _MIN_HEADER_SHARE = 0.5  # of the columns that are filled in the line of names
@@ -56,7 +70,7 @@ def read_workbook(path: Path, findings: Findings) -> list[SheetCells]:
         return [sheet for sheet in (_read_cells(each, findings) for each in workbook.worksheets) if sheet is not None]
     except MemoryError:
         findings.fatal(ProblemCode.FILE_UNREADABLE, "this Excel file needs more memory than there is", _CURE)
-    except (BadZipFile, OSError, SyntaxError, LookupError, ValueError, TypeError, AttributeError) as error:
+    except _UNREADABLE as error:
         what = f"this is not a readable Excel file ({join_names([error])})"
         findings.fatal(ProblemCode.FILE_UNREADABLE, what, _CURE)
 
@@ -73,7 +87,7 @@ def _check_package(path: Path, findings: Findings) -> None:
                         if _DOCTYPE_REGEX.search(file.read(4_096)):
                             what = "this Excel file defines entities, which no table needs"
                             findings.fatal(ProblemCode.UNSAFE_FILE, what, _CURE)
-    except (BadZipFile, OSError, KeyError, ValueError, RuntimeError, NotImplementedError, EOFError) as error:
+    except _UNREADABLE as error:
         what = f"this is not a readable Excel file ({join_names([error])})"
         findings.fatal(ProblemCode.FILE_UNREADABLE, what, _CURE)
     if size > MAX_UNPACKED_BYTES:
