@@ -246,15 +246,15 @@ def write_report(rows: list[Row], out: Path, command: str, minutes: float) -> No
     lines = [
         "# Wrong tables",
         f"`{command}`: {len(altered)} altered tables, {kinds['sound']} random halves and thirds of real ones, "
-        f"{kinds['simulated']} simulated cohorts; {minutes:.0f} minutes of one core for the altered ones. Seed {SEED}; no "
-        f"limit was chosen on it. Real tables: {', '.join(READERS)}, cleaned of the people who stand twice in them. The "
-        "method was developed on all of them, so none is a clean hold-out.",
+        f"{kinds['simulated']} simulated cohorts; {minutes:.0f} minutes of one core for the altered ones. "
+        f"Seed {SEED}; no limit was chosen on it. Real tables: {', '.join(READERS)}, cleaned of the people who stand "
+        "twice in them. The method was developed on all of them, so none is a clean hold-out.",
         "",
-        "Named: a problem about the fault that names the wrong block. Informed: the block has at least 20 people (80 for "
-        "age and sex), the factor is at least 1.3 between sites and 1.2 inside one, and the information of the links "
+        "Named: a problem about the fault that names the wrong block. Informed: the block has at least 20 people (80 "
+        "for age and sex), the factor is at least 1.3 between sites and 1.2 inside one, and the information of the links "
         "is at least 25. Said: of the tables without information in which the fault was not named, those in which "
-        "`check` says that something could not be tested. Joins are warnings, which a study repeats as signs of an "
-        "artefact; the others stop it.",
+        "`check` says that something could not be tested. Joins are warnings, which a study repeats as signs of "
+        "an artefact; the others stop it.",
         "",
         "| class | named, informed | stopped | named, others | said, others |",
         "|---|---|---|---|---|",
