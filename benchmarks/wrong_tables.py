@@ -251,7 +251,7 @@ def write_report(rows: list[Row], out: Path, command: str, minutes: float) -> No
         "twice in them. The method was developed on all of them, so none is a clean hold-out.",
         "",
         "Named: a problem about the fault that names the wrong block. Informed: the block has at least 20 people (80 "
-        "for age and sex), the factor is at least 1.3 between sites and 1.2 inside one, and the information of the links "
+        "for age and sex), the factor is at least 1.3 between sites and 1.2 inside one, and the information of links "
         "is at least 25. Said: of the tables without information in which the fault was not named, those in which "
         "`check` says that something could not be tested. Joins are warnings, which a study repeats as signs of "
         "an artefact; the others stop it.",
