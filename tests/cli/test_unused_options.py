@@ -29,6 +29,7 @@ VALUES: dict[str, list[str]] = {
     "--missing-codes": ["-9"],
     "--on-missing": ["drop"],
     "--on-outlier": ["keep"],
+    "--on-suspect": ["keep"],
     "--impute-covariates": [],
     "--leave-out-site": ["a"],
     "--harmonise": ["controls"],

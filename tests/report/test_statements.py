@@ -33,7 +33,7 @@ def write_table(
         is_patient, icv, level = person % 2, rng.normal(1.5e6, 1e5), rng.normal(0, 0.05)
         losses = loss * is_patient * rng.uniform(0, 2, 2)  # of volumes and of thickness
         for visit in range(visits):
-            row: dict[str, Any] = {"participant_id": f"p{person:03d}", "age": 40 + person % 30, "icv": icv}
+            row: dict[str, Any] = {"participant_id": f"p{person:03d}", "age": 40 + (person ^ 1) % 30, "icv": icv}
             row |= {"group": "patient" if is_patient else "control", "session_id": f"ses-{visit + 1}"}
             row |= {"scanner": f"s{person // 2 % sites}"} if sites else {}
             volume, thickness = 1 + level - losses * ((1.0, -0.7) if gain else 1.0)

@@ -81,6 +81,7 @@ def apply(
         measure="any" if fitted.card.unit == FEATURE_UNIT else ALL_MEASURES,
         on_missing=on_missing,
         find_groups=learn_sites,
+        on_suspect=None,
         model_regions=(*fitted.regions, *(part for parts in fitted.sums.values() for part in parts)),
     )
     scale = describe_scale(fitted)

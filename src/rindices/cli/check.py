@@ -1,5 +1,9 @@
 """The command ``rindices check``: validate a table without training."""
 
+import math
+import shutil
+import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,8 +12,8 @@ import typer
 
 from rindices.cli import options
 from rindices.cli.console import print_facts, print_json, print_problems, split_option
-from rindices.cli.options import TABLE, TRAINING, Words, describe_option
-from rindices.errors import ProblemCode, Severity, join_names
+from rindices.cli.options import RUN, TABLE, TRAINING, Words, describe_option
+from rindices.errors import Problem, ProblemCode, Severity, format_count, join_names
 from rindices.wording import FEATURE_UNIT, get_wording
 
 if TYPE_CHECKING:
@@ -18,6 +22,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = {"check": "dlmuse.csv --participants participants.tsv --group diagnosis --controls CN"}
 
+SCREEN_LINES = 24
+"""Lines that a terminal shows at once."""
+_FACT_INDENT = 14
 _STOPPING_CODES = {ProblemCode.MISSING_VALUES}
 """Notes of a table that stop fit unless the user says what to do."""
 
@@ -32,6 +39,8 @@ def check(
     method: Annotated[str | None, describe_option("How fit is to train.", panel=TRAINING)] = None,
     recipe: options.OldMethod = None,
     on_missing: Annotated[str | None, describe_option("model, drop, error, or report.", panel=TABLE)] = None,
+    show_all: Annotated[bool, describe_option("Print everything, also in a terminal.", None, RUN, "--all")] = False,
+    report: Annotated[Path | None, describe_option("A page with pictures of suspect blocks.", "FILE.html", RUN)] = None,
     as_json: options.Json = False,
 ) -> None:
     """Read and validate a table of regional volumes, say what it is and what to fix, and whether fit would run."""
@@ -48,9 +57,44 @@ def check(
         problems = [problem.as_dict() for problem in result.problems]
         print_json(values | {"ready": _is_ready(result), "problems": problems})
     else:
-        print_problems(result.problems)
-        print_facts(_list_facts(result))
+        _print_result(result, show_all or not sys.stdout.isatty())
+    if report is not None:
+        from rindices.report.check_page import write_check_page
+
+        facts = [(name, value) for name, value in _list_facts(result) if value]
+        write_check_page(report, facts, result.problems, result.unused, result.blocks)
+        typer.echo(f"{report} written; it shows values of single people", err=True)
     raise typer.Exit(0 if result.ok else 1)
+
+
+def _print_result(result: "ValidationResult", is_complete: bool) -> None:
+    """Print the problems and the facts: all of them, or what fits on a screen, errors first."""
+    facts = [(name, value) for name, value in _list_facts(result) if value]
+    if is_complete:
+        print_problems(result.problems)
+        listed = [(f"  {why}", ", ".join(names)) for why, names in result.unused.items()]
+        print_facts([*facts[:-1], *listed, facts[-1]])
+        return
+    width = shutil.get_terminal_size().columns
+    facts = [(name, _shorten(value, width - _FACT_INDENT)) for name, value in facts]
+    order = list(reversed(Severity))
+    problems = sorted(result.problems, key=lambda problem: order.index(problem.severity))
+    shown, n_lines = list[Problem](), len(facts) + 1
+    for problem in problems:
+        n_lines += math.ceil(len(f"{problem.severity}: {problem}") / width)
+        if n_lines > SCREEN_LINES:
+            break
+        shown.append(problem)
+    print_problems(shown)
+    hidden = Counter(problem.severity for problem in problems[len(shown) :])
+    if hidden:
+        counts = [format_count(hidden[severity], str(severity)) for severity in order if hidden[severity]]
+        typer.echo(f"and {join_names(counts)}: add --all", err=True)
+    print_facts(facts)
+
+
+def _shorten(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: max(width - 4, 10)]} ..."
 
 
 def _check_for_training(result: "ValidationResult", study: "StudyConfig", folder: Path) -> "ValidationResult":

@@ -56,6 +56,7 @@ _TABLE_OPTIONS: dict[str, tuple[Any, str, str | None, str | None]] = {
     "missing_codes": (list[str], "Values for missing, e.g. -9999,-4; none for none.", "CODES", TABLE),
     "on_missing": (str, "Who lacks regions: model uses the others, drop, or error.", "HOW", TABLE),
     "on_outlier": (str, "Cells that do not fit a person's others: model, keep, error.", "HOW", TABLE),
+    "on_suspect": (str, "Sites or rows that look wrong as a whole: error, or keep.", "HOW", TABLE),
     "impute_covariates": (bool, "Impute missing covariates from controls.", None, TABLE),
     "leave_out_sites": (list[str], "Site(s) whose people are left out.", "NAME", ADJUSTMENT),
     "harmonise": (str, "Learn what sites do from controls, all or none.", "WHO", ADJUSTMENT),

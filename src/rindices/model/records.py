@@ -121,13 +121,15 @@ class ArtefactKind(StrEnum):
 
     ``UNIFORM_RATIO``: all regions of a block, or its head size, differ from those of others by one factor.
     ``ALL_REGIONS``: most regions separate patients from controls almost by themselves. ``ONE_SITE``: an R-index
-    separates patients from controls at one site alone. ``SIDES_SWAPPED``: left and right are swapped.
+    separates patients from controls at one site alone. ``SIDES_SWAPPED``: left and right are swapped. ``TABLE``: a
+    block of the table looked wrong when it was read.
     """
 
     UNIFORM_RATIO = "uniform_ratio"
     ALL_REGIONS = "all_regions"
     ONE_SITE = "one_site"
     SIDES_SWAPPED = "sides_swapped"
+    TABLE = "table"
 
 
 class ArtefactRecord(Record):

@@ -72,7 +72,7 @@ def plot_agreement(results: StudyResults) -> Chart:
         for record in grid
     ]
     table = pd.DataFrame(rows)
-    with _styled_figure(0.75 + 0.34 * len(table)) as (figure, axes):
+    with styled_figure(0.75 + 0.34 * len(table)) as (figure, axes):
         for row, record in enumerate(grid):
             is_chosen = record.setting == chosen.setting
             colour = PATIENT_COLOUR if is_chosen else TEXT_COLOUR
@@ -94,14 +94,14 @@ def plot_agreement(results: StudyResults) -> Chart:
         best = chosen.agreement.concordance
         number = "unknown" if best is None else f"{best:.3f}"
         alt = f"Agreement of {len(table)} settings; the chosen one, {describe_setting(chosen.setting)}: {number}."
-        return _make_chart(figure, "agreement", alt, table)
+        return make_chart(figure, "agreement", alt, table)
 
 
 def plot_excess(test: PermutationTestRecord) -> Chart:
     """Plot how much more patients vary than controls, against chance, as patterns are removed one by one."""
     table = pd.DataFrame([step.to_dict() for step in test.curve])
     exceeds = table["p"] <= test.level
-    with _styled_figure(0.85 + 0.36 * len(table)) as (figure, axes):
+    with styled_figure(0.85 + 0.36 * len(table)) as (figure, axes):
         # rows may be of different statistics, so that all are drawn relative to what chance gives
         chance = table["chance_95"].clip(lower=1e-9)
         relative, median = table["excess"] / chance, table["chance_median"] / chance
@@ -124,7 +124,7 @@ def plot_excess(test: PermutationTestRecord) -> Chart:
         axes.set_yticks(table.index, [f"{number or 'none'} removed" for number in table["patterns"]])
         rows = f"{int(exceeds.sum())} of {format_count(len(table), 'row')} exceed chance"
         alt = f"Excess of patients over controls against chance as patterns are removed one by one; {rows}."
-        return _make_chart(figure, "excess", alt, table)
+        return make_chart(figure, "excess", alt, table)
 
 
 def plot_distributions(results: StudyResults) -> list[Chart]:
@@ -136,7 +136,7 @@ def plot_distributions(results: StudyResults) -> list[Chart]:
     edges = np.linspace(max(values.min(), low - margin), min(values.max(), high + margin), 41)
     for name in results.names:
         table = pd.DataFrame({"from": edges[:-1], "to": edges[1:]})
-        with _styled_figure(2.0, 3.3) as (figure, axes):
+        with styled_figure(2.0, 3.3) as (figure, axes):
             for group, colour in ((CONTROL, CONTROL_COLOUR), (PATIENT, PATIENT_COLOUR)):
                 indices = np.clip(results.select_group(group)[name].to_numpy(dtype=float), edges[0], edges[-1])
                 table[f"{group}s"] = np.histogram(indices, edges)[0]
@@ -147,7 +147,7 @@ def plot_distributions(results: StudyResults) -> list[Chart]:
             axes.legend(frameon=False, fontsize=8.5, handlelength=1.2, borderaxespad=0)
             medians = [results.select_group(group)[name].median() for group in (CONTROL, PATIENT)]
             alt = f"Histogram of {name}: median {medians[0]:.2f} in controls and {medians[1]:.2f} in patients."
-            charts.append(_make_chart(figure, f"distribution_{name}", alt, table))
+            charts.append(make_chart(figure, f"distribution_{name}", alt, table))
     return charts
 
 
@@ -161,7 +161,7 @@ def plot_index_pairs(results: StudyResults, max_pairs: int = 3) -> list[Chart]:
     frame = dots.sort_values(list(dots.columns)).reset_index(drop=True)
     low, high = np.quantile(frame[results.names].to_numpy(dtype=float), (0.0005, 0.9995))
     for first, second in list(combinations(results.names, 2))[:max_pairs]:
-        with _styled_figure(3.0, 3.3) as (figure, axes):
+        with styled_figure(3.0, 3.3) as (figure, axes):
             for group, colour, size in ((CONTROL, CONTROL_COLOUR, 5), (PATIENT, PATIENT_COLOUR, 6)):
                 x, y = frame.loc[frame[GROUP] == group, [first, second]].clip(low, high).to_numpy().T
                 axes.plot(x, y, "o", ms=size**0.5, mew=0, color=colour, alpha=0.55, label=f"{group}s")
@@ -174,7 +174,7 @@ def plot_index_pairs(results: StudyResults, max_pairs: int = 3) -> list[Chart]:
             caption = f"Correlation among patients {format_decimal(rho)}."
             alt = f"Scatter of {first} and {second}. {caption}"
             data = frame[[GROUP, first, second]].round(4)
-            charts.append(_make_chart(figure, f"pair_{first}_{second}", alt, data, caption))
+            charts.append(make_chart(figure, f"pair_{first}_{second}", alt, data, caption))
     return charts
 
 
@@ -189,7 +189,7 @@ def plot_progress(
     last = len(names) - 1
     marked = dict.fromkeys([0, last // 2, last])  # without repetition
     styles = dict(zip(marked, ((PATIENT_COLOUR, "-"), (TEXT_COLOUR, "--"), (CONTROL_COLOUR, "-")), strict=False))
-    with _styled_figure(3.4) as (figure, axes):
+    with styled_figure(3.4) as (figure, axes):
         axes.axhline(100 * ONSET_SHARE, color=MUTED_COLOUR, lw=1, ls=":")
         axes.annotate("onset", (1, 100 * ONSET_SHARE), (-2, 2), textcoords="offset points", color=MUTED_COLOUR,
                       ha="right", fontsize=8)  # fmt: skip
@@ -205,18 +205,18 @@ def plot_progress(
         noun = "feature" if holds_features else "region"
         alt = f"Curves of {format_count(len(names), noun)} along severity; first {names[0]}, last {names[last]}."
         table = pd.DataFrame({"severity": levels, **dict(zip(names, progress.T, strict=True))})
-        return _make_chart(figure, f"curves_{pattern}", alt, table.round(4))
+        return make_chart(figure, f"curves_{pattern}", alt, table.round(4))
 
 
 def plot_losses(history: pd.DataFrame) -> Chart:
     """Plot the losses of members with networks by step, from the content of ``training.tsv``."""
-    with _styled_figure(3.6) as (figure, axes):
+    with styled_figure(3.6) as (figure, axes):
         plot.training(history, ax=axes)
         axes.legend(frameon=False, fontsize=8, handlelength=1.4, borderaxespad=0, ncols=2, loc="lower left",
                     bbox_to_anchor=(-0.1, 1.02))  # fmt: skip
         steps, number = int(history["step"].max()), history["member"].nunique()
         alt = f"Losses of {format_count(number, 'member')} by step, up to step {steps:,}."
-        return _make_chart(figure, "training", alt, history)
+        return make_chart(figure, "training", alt, history)
 
 
 def plot_moments(moments: pd.DataFrame) -> list[Chart]:
@@ -224,14 +224,14 @@ def plot_moments(moments: pd.DataFrame) -> list[Chart]:
     charts = []
     for statistic, noun in (("mean", "Mean"), ("sd", "Standard deviation")):
         real, generated = (moments[f"{statistic}_{kind}"].to_numpy(dtype=float) for kind in ("real", "synthetic"))
-        with _styled_figure(3.1, 3.3) as (figure, axes):
+        with styled_figure(3.1, 3.3) as (figure, axes):
             plot.synthetic(real, generated, statistic, ax=axes)
             axes.set(xlabel="real patients", ylabel="synthetic patients")
             axes.grid()
             error = format_decimal(float(np.abs(generated - real).mean()))
             caption = f"{noun} of each region (control sd). They differ by {error} on average."
             data = moments[["region", f"{statistic}_real", f"{statistic}_synthetic"]]
-            charts.append(_make_chart(figure, f"synthetic_{statistic}", caption, data, caption))
+            charts.append(make_chart(figure, f"synthetic_{statistic}", caption, data, caption))
     return charts
 
 
@@ -241,12 +241,12 @@ def plot_transformation(pattern: str, changes: pd.DataFrame, labels: Mapping[str
     changes: ``severity``, ``region`` and ``change``; labels: name for readers of each region.
     """
     table = changes.pivot_table(index="severity", columns="region", values="change")
-    with _styled_figure(3.4) as (figure, axes):
+    with styled_figure(3.4) as (figure, axes):
         names = [labels[str(region)] for region in table]
         plot.transformation(table.to_numpy(dtype=float), names, [float(each) for each in table.index], ax=axes)
         axes.set_xlabel("change of controls (sd)")
         alt = f"Change of controls under f at {format_count(len(table), 'severity', 'severities')} of {pattern}."
-        return _make_chart(figure, f"transformation_{pattern}", alt, changes)
+        return make_chart(figure, f"transformation_{pattern}", alt, changes)
 
 
 def plot_agreement_by_weight(selection: SelectionRecord) -> Chart | None:
@@ -268,17 +268,17 @@ def plot_agreement_by_weight(selection: SelectionRecord) -> Chart | None:
     if len(table) < 2 or table["orthogonality"].nunique() < 2 or not table["chosen"].any():
         return None
     table[["low", "high"]] = table[["low", "high"]].astype(float)
-    with _styled_figure(2.9) as (figure, axes):
+    with styled_figure(2.9) as (figure, axes):
         plot.agreement(table, ax=axes)
         axes.set(xlabel="weight lambda", ylabel="agreement (0.5 is chance)")
         axes.grid()
         axes.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(-0.1, 1.0), ncols=4, borderaxespad=0)
         alt = f"Agreement of {len(table)} settings by number of patterns and weight lambda."
-        return _make_chart(figure, "agreement_by_weight", alt, table)
+        return make_chart(figure, "agreement_by_weight", alt, table)
 
 
 @contextmanager
-def _styled_figure(height: float, width: float = _WIDTH_INCHES) -> Iterator[tuple[Any, Any]]:
+def styled_figure(height: float, width: float = _WIDTH_INCHES) -> Iterator[tuple[Any, Any]]:
     """Yield a figure and its axes in the style of the report."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -288,7 +288,7 @@ def _styled_figure(height: float, width: float = _WIDTH_INCHES) -> Iterator[tupl
         yield figure, figure.add_subplot()
 
 
-def _make_chart(figure: Any, name: str, alt: str, data: pd.DataFrame, caption: str = "") -> Chart:
+def make_chart(figure: Any, name: str, alt: str, data: pd.DataFrame, caption: str = "") -> Chart:
     """Return a figure as inline SVG with text as text, colours of the page, and only the ids that it refers to."""
     from matplotlib import rc_context
 

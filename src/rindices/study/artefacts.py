@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rindices._typing import FloatArray
+from rindices.errors import ProblemCode
 from rindices.model.fitted import FittedModel
 from rindices.model.records import ArtefactKind, ArtefactRecord
 from rindices.study.artefact_signs import (
@@ -26,6 +27,7 @@ from rindices.study.artefact_signs import (
     measure_site_contrasts,
 )
 from rindices.study.study import Study
+from rindices.tables.checks.copies import MAX_COPIED_SHARE
 from rindices.tables.cohort import ID, Cohort
 from rindices.threads import limit_blas_threads
 
@@ -128,7 +130,17 @@ def find_artefacts(study: Study, model: FittedModel | None = None) -> tuple[Arte
         names = [f"r{number + 1}" for number in range(model.n_patterns)]
         indices = model.indices.set_index(ID)[names].reindex(people.ids).to_numpy(dtype=float)
         found += _find_patterns_of_one_site(indices, names, people, {each.block for each in found})
-    return tuple(found)
+    return (*found, *_list_table_suspicions(study.cohort))
+
+
+def _list_table_suspicions(cohort: Cohort) -> list[ArtefactRecord]:
+    """Return what was suspicious when the table was read, but for few people who may stand twice."""
+    limit = MAX_COPIED_SHARE * len(cohort)
+    return [
+        ArtefactRecord(kind=ArtefactKind.TABLE, block="the table", what=problem.summary)
+        for problem in cohort.suspicions
+        if problem.code is not ProblemCode.SUSPECT_COPIES or len(problem.offenders) > limit
+    ]
 
 
 def _limit_people(study: Study) -> Cohort:

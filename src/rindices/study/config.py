@@ -25,7 +25,7 @@ from rindices.tables.validate import TableRequest
 from rindices.tables.validation.ids import has_control_characters
 
 _REQUEST_OPTIONS = {"controls", "patients", "leave_out_sites", "exclude", "include", "measure", "missing_codes"}
-_REQUEST_OPTIONS |= {"on_missing", "on_outlier", "impute_covariates"}
+_REQUEST_OPTIONS |= {"on_missing", "on_outlier", "on_suspect", "impute_covariates"}
 
 
 def _make_list_of_text(value: Any) -> Any:
@@ -68,6 +68,7 @@ class DataConfig(_ConfigSection):
     missing_codes: _Texts = ()
     on_missing: Literal["model", "drop", "error"] = "model"
     on_outlier: Literal["model", "keep", "error"] | None = None
+    on_suspect: Literal["error", "keep"] = "error"
     impute_covariates: bool = False
 
     def request(self, folder: Path) -> TableRequest:

@@ -48,6 +48,8 @@ class Cohort:
     visits : Cohort or None
         All scans of the same people, if patterns are learnt from repeat visits; the rows of this cohort are then the
         first scans.
+    suspicions : tuple of Problem
+        What is suspicious about whole blocks of the table, such as a site: a study says it beside its finding.
     """
 
     volumes: pd.DataFrame
@@ -56,6 +58,7 @@ class Cohort:
     source: str = "table"
     unit: str = "unknown"
     visits: "Cohort | None" = None
+    suspicions: tuple[Problem, ...] = ()
 
     def __len__(self) -> int:
         return len(self.people)

@@ -115,6 +115,7 @@ def read_cohort(
     include: str | Sequence[str] = (),
     missing_codes: Labels = (),
     on_missing: str = "model",
+    on_suspect: str = "error",
     impute_covariates: bool = False,
     leave_out_sites: str | Sequence[str] = (),
     exclude_people: str | int | PathLike[str] | Sequence[str | int] = (),
@@ -155,6 +156,9 @@ def read_cohort(
         What to do with people who lack a region. ``model``: keep them; their missing cells are NaN, and `rindices.fit`
         uses the cells that they have. ``drop``: leave them out, also people without a covariate or a label. ``error``:
         stop. People without a covariate or a label are an error, except with ``drop``.
+    on_suspect : {'error', 'keep'}
+        What to do with blocks of people that look wrong as a whole: a site whose volumes have another unit, columns or
+        rows that are shifted, left and right exchanged, people who stand twice. ``error``: stop. ``keep``: warn.
     impute_covariates : bool
         Keep people without a covariate, whose cell is NaN then. The adjustment predicts it from their other covariates,
         as learnt from controls.
@@ -189,6 +193,7 @@ def read_cohort(
         include=include,
         missing_codes=missing_codes,
         on_missing=on_missing,
+        on_suspect=on_suspect,
         impute_covariates=impute_covariates,
         leave_out_sites=leave_out_sites,
         exclude_people=exclude_people,

@@ -9,7 +9,7 @@ from itertools import compress
 import numpy as np
 import pandas as pd
 
-from rindices._typing import BoolArray, FloatArray
+from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import Findings, OffenderKind, ProblemCode, format_count, join_names
 from rindices.tables.io.frames import find_duplicates
 from rindices.tables.layout import formats, freesurfer
@@ -162,7 +162,10 @@ def _collect_parts(table: Table, regions: pd.DataFrame) -> dict[str, FloatArray]
 
 @dataclass(frozen=True)
 class UnfilteredCohort:
-    """Content of the tables before people are left out; all parts have the N rows of the table of regions."""
+    """Content of the tables before people are left out; all parts have the N rows of the table of regions.
+
+    positions (N,): row of each person among those that were read.
+    """
 
     table: Table
     people: JoinedParticipants
@@ -171,6 +174,7 @@ class UnfilteredCohort:
     groups: GroupLabels | None
     sites: pd.Series | None
     icv: pd.Series | None
+    positions: IntArray | None = None
 
     @cached_property
     def ranges(self) -> ColumnRanges:

@@ -73,7 +73,8 @@ class Table:
     """A table with the ids of its rows.
 
     ids, sessions: one per row; sessions are None if the table has none; frame: the rows, in the same order; layout:
-    what the columns are; where: name of the file, for messages.
+    what the columns are; where: name of the file, for messages; files: (N,) the file of each row, where the table is a
+    folder of several.
     """
 
     ids: list[str]
@@ -83,6 +84,7 @@ class Table:
     where: str
     id_column: str | None = None
     session_column: str | None = None
+    files: list[str] | None = None
 
     def keys(self, with_session: bool = True, ids: Sequence[str] | None = None) -> list[str]:
         """Return the key of each row: the id, and the session if wanted.
@@ -152,7 +154,9 @@ def _read_parts(files: Sequence[Path], roles: ColumnRoles, findings: Findings) -
             names = join_names(sorted(set(part.columns) ^ set(columns)))
             what = f"its columns differ from those of {files[0].name}: {names}"
             findings.at(file.name).fatal(ProblemCode.FILE_UNREADABLE, what, "Give parts of one table")
-    return build_region_table(pd.concat([part[columns] for part in parts], ignore_index=True), roles, findings)
+    table = build_region_table(pd.concat([part[columns] for part in parts], ignore_index=True), roles, findings)
+    origin = [file.name for file, part in zip(files, parts, strict=True) for _ in range(len(part))]
+    return replace(table, files=origin) if len(origin) == len(table.ids) else table
 
 
 def _refuse_transposed(frame: pd.DataFrame, findings: Findings) -> None:
@@ -265,6 +269,12 @@ def _read_ids(frame: pd.DataFrame, id_column: str, report: Callable[..., None]) 
             kind, listing = OffenderKind.ROW, f"{frame.index.name or 'row'} {join_names(numbers)}"
             what = f"{format_count(len(numbers), 'row')} {what}"
             report(code, what, cure, offenders=numbers, offender_kind=kind, listing=listing)
+    dates = id_rules.find_dates(names[~nameless].tolist())
+    if dates:
+        count = format_count(len(dates), "ID is a date", "IDs are dates")
+        what = f"{count}, as a spreadsheet makes them of IDs such as 1-3"
+        cure = "Format the column as text and write the IDs again"
+        report(ProblemCode.DATES_FOR_IDS, what, cure, offenders=dates)
     is_valid = ~(nameless | unprintable)
     frame = frame if is_valid.all() else frame[is_valid]
     return frame.reset_index(drop=True), names[is_valid].tolist()

@@ -25,6 +25,8 @@ from rindices.errors import (
     parse_codes,
 )
 from rindices.tables import participants, regions
+from rindices.tables.checks.block_table import BlockTable
+from rindices.tables.checks.report import SUSPECT_CODES, report_blocks
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, check_visits, sort_keys
 from rindices.tables.io.frames import MemoryTable
 from rindices.tables.layout import formats
@@ -40,6 +42,7 @@ from rindices.tables.table import (
     read_region_tables,
     take_people,
 )
+from rindices.tables.unused import list_unused_columns
 from rindices.tables.validation import values
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.tables.validation.ids import match_ids
@@ -52,7 +55,7 @@ _MAX_EXCLUDED = 5
 _EXCLUDE_OPTION = "--exclude-people"
 _CURED_BY_EXCLUSION = parse_codes(
     "impossible_values not_a_number negative_values zero_volumes mixed_units missing_values contradictory_visits "
-    "small_head_sizes unknown_category infinite_values"
+    "small_head_sizes unknown_category infinite_values suspect_rows"
 )
 
 
@@ -60,6 +63,7 @@ _CURED_BY_EXCLUSION = parse_codes(
 class TableRequest:
     """The tables to read and the options for reading them, see `rindices.read_cohort`.
 
+    on_suspect: what to do with blocks that look wrong: ``error`` or ``keep``; None not to search them.
     can_exclude_people: whether the user can name people to leave out, so that messages may offer it.
     """
 
@@ -79,6 +83,7 @@ class TableRequest:
     leave_out_sites: tuple[str, ...] = ()
     exclude_people: tuple[str, ...] = ()
     on_outlier: str | None = None
+    on_suspect: str | None = None
     can_exclude_people: bool = False
 
 
@@ -92,7 +97,8 @@ class ValidationResult:
     each kind of measure: volume, thickness or area; units: unit of each kind of measure; kinds: whether each named
     covariate is a number or has categories, in words; participants: the table that the people were joined with; keys:
     (N,) unique key of each row, made of participant and session; comparable between chunks of a table; left_out: the
-    names that were found, of those of the people and sites to leave out.
+    names that were found, of those of the people and sites to leave out; blocks: the table after the search of its
+    blocks; unused: names of the columns that are not used, by reason.
     """
 
     problems: tuple[Problem, ...]
@@ -115,6 +121,8 @@ class ValidationResult:
     participants: IndexedTable | None = None
     keys: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    blocks: BlockTable | None = None
+    unused: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -161,6 +169,7 @@ def _validate_table(request: TableRequest, chunk: Table | None, first: Validatio
         for name, value, options in (
             ("on_missing", request.on_missing, list(OnMissing)),
             ("measure", request.measure, (*MEASURES, ALL_MEASURES)),
+            ("on_suspect", request.on_suspect, ("error", "keep")),
         ):
             if value not in options and (value is not None or name == "on_missing"):
                 cure = capitalise_first(did_you_mean(str(value), options))
@@ -171,6 +180,7 @@ def _validate_table(request: TableRequest, chunk: Table | None, first: Validatio
     except TableError as error:  # its problems may not be among the findings: of a file that could not be read
         return ValidationResult(tuple(dict.fromkeys([*findings, *error.problems])))
     of_table = findings.at(parts.table.where)
+    unused = {} if chunk is not None else list_unused_columns(parts, roles, request.roles.group, findings)
     policy = OnMissing(request.on_missing)
     left_out = list(excluded)
     if request.leave_out_sites:
@@ -198,7 +208,9 @@ def _validate_table(request: TableRequest, chunk: Table | None, first: Validatio
         _check_sessions(parts, request, of_table)
     if chunk is None:  # for all chunks together this is done in the end
         values.warn_equal_rows(parts.regions, parts.table.keys(), of_table)
-    clean = keep & ~lacking
+    clean, blocks = keep & ~lacking, None
+    if chunk is None and request.find_groups and request.on_suspect is not None:
+        blocks = report_blocks(parts, unit, request.on_suspect, of_table)
     if parts.groups is not None:
         _check_groups(parts, clean, unit, findings)
     if parts.groups is not None and chunk is None:
@@ -208,7 +220,10 @@ def _validate_table(request: TableRequest, chunk: Table | None, first: Validatio
         participants.check_shared_sites(parts.people, parts.groups, parts.sites, request.roles.site == NO_COLUMN)
     if not clean.any() and first is None:
         of_table.error(ProblemCode.NO_ONE_LEFT, "no one is left", "The notes say who was left out and why")
-    cohort = None if findings.errors() else _build_cohort(parts, clean, unit, sort=chunk is None)
+    cohort = None
+    if not findings.errors():
+        doubted = tuple(problem for problem in findings if problem.code in SUSPECT_CODES)
+        cohort = replace(_build_cohort(parts, clean, unit, sort=chunk is None), suspicions=doubted)
     return replace(
         _describe_parts(parts, keep, unit),
         problems=tuple(findings),
@@ -216,6 +231,8 @@ def _validate_table(request: TableRequest, chunk: Table | None, first: Validatio
         roles=replace(roles, covariates=tuple(parts.covariates)),
         units={kind: str(each) for kind, each in units.items()},
         left_out=tuple(left_out),
+        blocks=blocks,
+        unused=unused,
     )
 
 
@@ -291,7 +308,8 @@ def _read_unfiltered_cohort(
         labels, is_surrealgan = (request.controls, request.patients), table.layout.format == "surrealgan"
         groups = participants.read_groups(people, request.roles.group, *labels, is_surrealgan)
     sites = participants.read_sites(people, roles)
-    return UnfilteredCohort(table, people, numbers, covariates, groups, sites, icv), roles
+    positions = np.arange(len(numbers))
+    return UnfilteredCohort(table, people, numbers, covariates, groups, sites, icv, positions), roles
 
 
 def _find_other_sites(parts: UnfilteredCohort, names: Sequence[str], is_chunk: bool) -> tuple[BoolArray, list[str]]:

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from zipfile import BadZipFile
 
 import pandas as pd
 
-from rindices.errors import Findings, ProblemCode, join_names, make_install_command
+from rindices.errors import Findings, ProblemCode, join_names
+from rindices.tables.io.workbook import build_table, read_workbook
 
 EXCEL_SUFFIX = ".xlsx"
 _FORMULA_REGEX = re.compile(r"'*[=+\-@]")
@@ -17,23 +17,14 @@ _NUMBER_REGEX = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 def read_sheet(path: Path, findings: Findings) -> pd.DataFrame:
     """Return the first sheet with cells of an Excel file; the index counts the rows of the sheet from 0."""
-    try:
-        sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, na_filter=False, engine="openpyxl")
-    except ImportError:
-        cure = f"Export the table as CSV, or install it: {make_install_command('excel')}"
-        findings.fatal(ProblemCode.MISSING_PACKAGE, "reading Excel needs openpyxl", cure)
-    except (BadZipFile, OSError, KeyError, ValueError) as error:
-        what = f"this is not a readable Excel file ({join_names([error])})"
-        findings.fatal(ProblemCode.FILE_UNREADABLE, what, "Export the table as CSV")
-    tables = {name: table for name, table in sheets.items() if (table != "").to_numpy().any()}
-    if not tables:
+    sheets = read_workbook(path, findings)
+    if not sheets:
         findings.fatal(ProblemCode.FILE_EMPTY, "the file is empty", "Export it again")
-    (name, table), *others = tables.items()
+    sheet, *others = sheets
     if others:
-        what = f"sheet '{name}' is read, not {join_names(other for other, _ in others)}"
+        what = f"sheet '{sheet.name}' is read, not {join_names(other.name for other in others)}"
         findings.note(ProblemCode.SHEET_CHOSEN, what, "To read another one, move it to the first place")
-    table = table.loc[(table != "").any(axis=1)]
-    return table.iloc[1:].set_axis([str(cell).strip() for cell in table.iloc[0]], axis=1)
+    return build_table(sheet, findings)
 
 
 def protect_texts(table: pd.DataFrame) -> pd.DataFrame:

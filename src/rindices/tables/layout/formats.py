@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
-from rindices.errors import Findings, OffenderKind, ProblemCode, format_count
+from rindices.errors import Findings, OffenderKind, ProblemCode, format_count, join_names
 from rindices.tables.io.frames import normalise_column_name
 from rindices.tables.layout import NAMES, coded_names, freesurfer, muse
 
@@ -398,7 +398,7 @@ def _note_unused_columns(layout: Layout, findings: Findings) -> None:
         return
     columns = [column for names in layout.aside.values() for column in names]
     reasons = {why: NAMES["reasons"].get(why, f"of another kind ({why})") for why in layout.aside}
-    listing = ", ".join(f"{len(names):,} {reasons[why]}" for why, names in layout.aside.items())
+    listing = "; ".join(f"{len(names):,} {reasons[why]}: {join_names(names, 3)}" for why, names in layout.aside.items())
     has_ventricles = bool(_find_included_columns(VENTRICLES, layout, {}))
     what = f"{format_count(len(columns), 'column is', 'columns are')} not used"
     cure = "To use the ventricles: --include ventricles" if has_ventricles else ""

@@ -13,6 +13,10 @@ _UNPRINTABLE_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control and format c
 _FILE_SUFFIX_REGEX = re.compile(r"\.(nii(\.gz)?|mg[hz]|img|hdr|dcm|csv|tsv|stats)$")
 _ID_SUFFIX_REGEX = re.compile(r"[_.-](t1w?|t1c|mprage|mpr|synthseg|dlmuse|brain|seg|acq[^_]*|run-?\d+|desc-[^_]*)$")
 _ID_PREFIX_REGEX = re.compile(r"^(sub|subj|subject)[-_]")
+_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+_DATE_REGEX = re.compile(
+    rf"\d{{4}}-\d\d-\d\d( 00:00:00)?|\d{{1,2}}-({_MONTHS})(-\d{{2,4}})?|({_MONTHS})-\d{{2,4}}", re.IGNORECASE
+)
 _BIDS_REGEX = re.compile(r"(sub-[A-Za-z0-9]+)_(ses-[A-Za-z0-9]+)")
 
 
@@ -60,6 +64,13 @@ def mark_unprintable_ids(names: Sequence[str]) -> list[bool]:
 def has_control_characters(text: str) -> bool:
     """Return whether a text holds a line break, a tab, or another control or invisible character."""
     return not text.isprintable() and any(unicodedata.category(char) in _UNPRINTABLE_CATEGORIES for char in text)
+
+
+def find_dates(names: Sequence[str]) -> list[str]:
+    """Return ids that a spreadsheet has turned into dates, such as ``01-Mar`` for 1-3, beside ids that are none."""
+    dates = [name for name in names if _DATE_REGEX.fullmatch(name)]
+    times = [name for name in dates if name.endswith(" 00:00:00")]
+    return dates if len(dates) < len(names) else times
 
 
 class IdMatcher:

@@ -1,0 +1,1 @@
+"""Real tables and the ways in which labs make them wrong by mistake, for ``benchmarks.wrong_tables``."""
