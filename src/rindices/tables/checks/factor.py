@@ -108,7 +108,8 @@ def _compare(table: BlockTable, division: Division, residuals: _Residuals, is_to
             sd = max(usual_sd, min(MAD_SCALE * float(np.median(np.abs(rest - np.median(rest)))), MAX_SITE_SD))
         noise = float(np.sqrt(sd**2 + error**2 + (0.5 * spread) ** 2))
         z = abs(sizes[number]) / noise
-        table.smallest_factors.append(float(np.exp(FACTOR_LIMIT * noise)))
+        least = GROUP_LIMITS[0][0] if division.kind is BlockKind.GROUP else 0.0
+        table.smallest_factors.append(float(np.exp(max(FACTOR_LIMIT * noise, least))))
         if division.kind is BlockKind.GROUP and not _is_uniform(float(sizes[number]), spread):
             continue
         if z > FACTOR_LIMIT and (is_told & block.rows).sum() < _MAX_TOLD_SHARE * block.size:

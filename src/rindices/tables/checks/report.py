@@ -110,13 +110,15 @@ def _note_untested(table: BlockTable, findings: Findings) -> None:
     """Say what could not be tested, and how large a factor must be to be found."""
     n_blocks = len(table.blocks)
     counts = Counter(question for question, _ in table.untested)
-    parts = [f"{question} of {min(number, n_blocks)} of {n_blocks} blocks" for question, number in counts.items()]
-    if table.smallest_factors:
-        low, high = min(table.smallest_factors), max(table.smallest_factors)
-        parts.append(f"factors below {low:.2f} to {high:.2f}, depending on the block")
-    if parts:
-        what = "errors that would not be seen, for too few people or too little information"
+    if counts:
+        parts = [f"{question} in {min(number, n_blocks)} of {n_blocks} blocks" for question, number in counts.items()]
+        what = "not tested, for too few people or too little information, whether a block fits the others"
         findings.note(ProblemCode.BLOCKS_NOT_TESTED, what, listing=join_names(parts))
+    if table.smallest_factors:
+        low, high = (f"{each(table.smallest_factors):.2f}" for each in (min, max))
+        sizes = low if low == high else f"{low} to {high}, depending on the block"
+        what = "a wrong factor on all values of a group, a site or a file would be found from this size on"
+        findings.note(ProblemCode.BLOCKS_NOT_TESTED, what, listing=sizes)
 
 
 def build_block_table(parts: UnfilteredCohort) -> BlockTable | None:
