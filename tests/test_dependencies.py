@@ -27,7 +27,7 @@ def list_declared_packages() -> tuple[set[str], set[str]]:
     """Return the packages of the core, and those of the extras for users."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    users = [text for name in ("parquet", "cloud", "cluster", "brain", "onnx", "gan") for text in extras[name]]
+    users = [text for name in ("parquet", "cloud", "excel", "cluster", "brain", "onnx", "gan") for text in extras[name]]
     lists = (project["dependencies"], users)
     core, optional = ({re.split(r"[<>=~!;\[ ]", text)[0].lower() for text in texts} for texts in lists)
     return core, optional

@@ -88,10 +88,6 @@ def test_fit_treats_wrong_cells_as_missing_and_writes_them(folder: Path, tmp_pat
     refused = run("fit", folder / "wrong.csv", *words, "--on-outlier", "error", "--out", tmp_path / "error")
     assert refused.exit_code == 1
     assert "treat them as missing: --on-outlier model" in str(refused.exception)
-    exchange = ["--exchange", tmp_path / "exchange", "--private", tmp_path / "private"]
-    refused = run("site", folder / "wrong.csv", *words[: -len(FIT)], "--on-outlier", "error", *exchange)
-    assert refused.exit_code == 1
-    assert "treat them as missing: --on-outlier model" in str(refused.exception)
     again = run("fit", folder / "volumes.csv", *words, "--out", tmp_path / "wrong")
     assert again.exit_code == 0
     assert not (tmp_path / "wrong" / "wrong_cells.tsv").exists()

@@ -71,7 +71,7 @@ def _print_result(result: "ValidationResult", is_complete: bool) -> None:
     """Print the problems and the facts: all of them, or what fits on a screen, errors first."""
     facts = [(name, value) for name, value in _list_facts(result) if value]
     if is_complete:
-        print_problems(result.problems)
+        print_problems(result.problems, with_untested=True)
         listed = [(f"  {why}", ", ".join(names)) for why, names in result.unused.items()]
         print_facts([*facts[:-1], *listed, facts[-1]])
         return
@@ -85,7 +85,7 @@ def _print_result(result: "ValidationResult", is_complete: bool) -> None:
         if n_lines > SCREEN_LINES:
             break
         shown.append(problem)
-    print_problems(shown)
+    print_problems(shown, with_untested=True)
     hidden = Counter(problem.severity for problem in problems[len(shown) :])
     if hidden:
         counts = [format_count(hidden[severity], str(severity)) for severity in order if hidden[severity]]

@@ -7,15 +7,19 @@ from typing import Any
 
 import typer
 
-from rindices.errors import Problem, Severity, explain_write_errors
+from rindices.errors import Problem, ProblemCode, Severity, explain_write_errors
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
 
-def print_problems(problems: Iterable[Problem]) -> None:
-    """Print each problem on one line of standard error, errors first."""
+def print_problems(problems: Iterable[Problem], with_untested: bool = False) -> None:
+    """Print each problem on one line of standard error, errors first.
+
+    with_untested: also what could not be tested about a table, which ``check`` says alone.
+    """
     order = list(reversed(Severity))
-    for problem in sorted(problems, key=lambda problem: order.index(problem.severity)):
+    said = [each for each in problems if with_untested or each.code is not ProblemCode.BLOCKS_NOT_TESTED]
+    for problem in sorted(said, key=lambda problem: order.index(problem.severity)):
         label = typer.style(f"{problem.severity}:", fg=_COLOURS[problem.severity], bold=True)
         typer.echo(f"{label} {problem}", err=True)
 
