@@ -44,6 +44,7 @@ def test_effects_are_given_in_d_of_the_users_table(tmp_path: Path) -> None:
     assert "In these people a loss of 10 % is d = " in text
 
 
+@pytest.mark.slow
 def test_own_controls_are_as_many_as_they_are_and_adjusted_by_default(tmp_path: Path) -> None:
     """Their number is combined with more and more patients, and the answer is the fewest who are enough."""
     simulated = simulate_few_regions("tiny", 0)

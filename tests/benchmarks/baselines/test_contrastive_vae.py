@@ -17,6 +17,7 @@ def test_hidden_subgroups_are_in_the_salient_variables():
     assert model.patterns_.shape == (2, 30)
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss():
     x, y, _ = make_hidden_subgroups(people=60, regions=8)
     model = ContrastiveVAE(2, random_state=0, n_hidden=16, n_steps=100, learning_rate=1e-2).fit(x, y)
