@@ -24,7 +24,7 @@ SHAPES = {
     ("run", "study", "options", "is_missing"),
     [
         ("straight", SHAPES["straight"], (), False),
-        ("unmasked", JOB_STUDY, ("--no-masks",), False),
+        ("unmasked", JOB_STUDY, ("--no-masks", "--fewest", "4"), False),
         ("curved", SHAPES["curved"], (), True),
         ("interacting", SHAPES["interacting"], (), False),
     ],
