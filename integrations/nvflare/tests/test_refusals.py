@@ -36,6 +36,7 @@ session.close()
 def job(lab: Lab, tables: dict[str, Path]) -> Path:
     """A study whose server and sites run."""
     lab.close_kits(RUN, tables)
+    lab.ask_admin(lambda session: session.list_jobs(), 90.0)  # the server takes jobs
     return lab.write_job(RUN, JOB_STUDY, list(tables))
 
 
