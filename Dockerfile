@@ -2,6 +2,8 @@
 #   docker build -t rindices .
 #   docker build -t rindices --build-arg TORCH_INDEX=<the index that PyTorch's install page names> .   (for method surreal-gan)
 #   docker run --rm -v "$PWD":/data rindices fit dlmuse.csv --participants participants.tsv --group diagnosis --out results
+# The base is named by its tag: its digest is not known where this file is kept. To fix it, ask the registry
+# (docker buildx imagetools inspect python:3.11-slim-bookworm) and write python:3.11-slim-bookworm@sha256:... in both lines.
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /source
 COPY constraints.txt constraints-hashes.txt ./

@@ -1,4 +1,6 @@
-"""Check every internal link of the built documentation: ``python .ci/links.py docs/_build``."""
+"""Check every internal link of the built documentation: ``python .ci/links.py
+docs/_build``.
+"""
 
 import sys
 from html.parser import HTMLParser
@@ -17,7 +19,9 @@ class Page(HTMLParser):
         self.links: set[str] = set()
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(
+        self, tag: str, attributes: list[tuple[str, str | None]]
+    ) -> None:
         """Collect ids, links and pictures."""
         for name, value in attributes:
             if value and name in ("id", "name"):
@@ -28,7 +32,9 @@ class Page(HTMLParser):
 
 def find_dead_links(folder: Path) -> list[str]:
     """Return every link to a missing file or anchor."""
-    paths = [path for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts]  # templates
+    paths = [
+        path for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts
+    ]  # templates
     pages = {path.resolve(): Page(path.read_text("utf-8")) for path in paths}
     dead = []
     for path, page in pages.items():
@@ -36,10 +42,14 @@ def find_dead_links(folder: Path) -> list[str]:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = (
+                (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            )
             anchors = pages[target].anchors if target in pages else None
             if not target.is_file() or (
-                parts.fragment and anchors is not None and unquote(parts.fragment) not in anchors
+                parts.fragment
+                and anchors is not None
+                and unquote(parts.fragment) not in anchors
             ):
                 dead.append(f"{path.relative_to(folder.resolve())}: {link}")
     return dead

@@ -1,1 +1,3 @@
-"""Measurements behind the numbers of the documentation; not part of the installed package."""
+"""Measurements behind the numbers of the documentation; not part of the installed
+package.
+"""

@@ -2,19 +2,24 @@
 
     python -m benchmarks.apply_scale [--people 10000000] [--folder FOLDER]
 
-Fits the default method (ten members) to a simulated cohort, writes a folder of parquet files with these people and 139
-regions (float32, 0.6 kB per person), and runs one after the other, each in a process of its own:
+Fits the default method (ten members) to a simulated cohort, writes a folder of parquet
+files with these people and 139 regions (float32, 0.6 kB per person), and runs one after
+the other, each in a process of its own:
 
-- the bare loop: reads the regions, multiplies them by one matrix, writes the id and M columns, with the default threads
-  of pyarrow and numpy. The matrix is as large as the model: 139 rows, one column for each pattern of each member and
-  for each of the 139 directions of the distance, in double precision as in apply. Before and after the next one, when
-  all files have been read once;
-- ``rindices apply`` to a folder: checks, preprocessing, members, intervals, distances with reasons, repeated ids;
-- the bare loop on as many processes as there are cores, one thread each, which share the files;
+- the bare loop: reads the regions, multiplies them by one matrix, writes the id and M
+  columns, with the default threads of pyarrow and numpy. The matrix is as large as the
+  model: 139 rows, one column for each pattern of each member and for each of the 139
+  directions of the distance, in double precision as in apply. Before and after the next
+  one, when all files have been read once;
+- ``rindices apply`` to a folder: checks, preprocessing, members, intervals, distances
+  with reasons, repeated ids;
+- the bare loop on as many processes as there are cores, one thread each, which share
+  the files;
 - the barest loop: the matrix is 139 x M, in single precision.
 
-Memory is the largest sum of resident memory (RSS) over all processes of the command; shared libraries are counted in
-each. Writes ``results/apply_scale.json`` and ``.md``. Run it on an idle machine.
+Memory is the largest sum of resident memory (RSS) over all processes of the command;
+shared libraries are counted in each. Writes ``results/apply_scale.json`` and ``.md``.
+Run it on an idle machine.
 """
 
 import argparse
@@ -49,33 +54,59 @@ def write_people(folder: Path, people: int) -> None:
         writer = None
         for start in range(first, min(first + ROWS_PER_FILE, people), ROW_GROUP_SIZE):
             number = min(ROW_GROUP_SIZE, people - start)
-            volumes, covariates = reference.draw(number, np.random.default_rng([7, start]))
-            columns = {"participant_id": [f"sub-{k:010d}" for k in range(start, start + number)]}
+            volumes, covariates = reference.draw(
+                number, np.random.default_rng([7, start])
+            )
+            columns = {
+                "participant_id": [
+                    f"sub-{k:010d}" for k in range(start, start + number)
+                ]
+            }
             columns |= {name: covariates[name].to_numpy() for name in ("age", "icv")}
             columns |= {"sex": covariates["sex"].astype(object).tolist()}
-            columns |= {name: volumes[name].to_numpy(dtype=np.float32) for name in volumes}
+            columns |= {
+                name: volumes[name].to_numpy(dtype=np.float32) for name in volumes
+            }
             table = pa.table(columns)
             path = folder / f"people-{first // ROWS_PER_FILE:04d}.parquet"
-            writer = writer or pq.ParquetWriter(path, table.schema, use_dictionary=["sex"])
+            writer = writer or pq.ParquetWriter(
+                path, table.schema, use_dictionary=["sex"]
+            )
             writer.write_table(table, row_group_size=ROW_GROUP_SIZE)
         if writer is not None:
             writer.close()
 
 
-def run_bare(files: list[Path], out: Path, width: int = PATTERNS * MEMBERS + REGIONS, dtype: str = "float64") -> None:
-    """Read the regions, multiply them by a matrix of ``width`` columns and write the first M."""
+def run_bare(
+    files: list[Path],
+    out: Path,
+    width: int = PATTERNS * MEMBERS + REGIONS,
+    dtype: str = "float64",
+) -> None:
+    """Read the regions, multiply them by a matrix of ``width`` columns and write the
+    first M.
+    """
     out.mkdir(exist_ok=True)
     for path in files:
         file = pq.ParquetFile(path)
         regions = [name for name in file.schema_arrow.names if name.startswith("MUSE")]
-        matrix = np.random.default_rng(0).normal(size=(len(regions), width)).astype(dtype)
+        matrix = (
+            np.random.default_rng(0).normal(size=(len(regions), width)).astype(dtype)
+        )
         writer = None
         for batch in file.iter_batches(20_000, columns=["participant_id", *regions]):
-            values = np.stack([batch.column(name).to_numpy() for name in regions], dtype=dtype).T @ matrix
+            values = (
+                np.stack(
+                    [batch.column(name).to_numpy() for name in regions], dtype=dtype
+                ).T
+                @ matrix
+            )
             rows = {"participant_id": batch.column("participant_id")}
             rows |= {f"r{k + 1}": values[:, k] for k in range(PATTERNS)}
             table = pa.table(rows)
-            writer = writer or pq.ParquetWriter(out / path.name, table.schema, use_dictionary=False)
+            writer = writer or pq.ParquetWriter(
+                out / path.name, table.schema, use_dictionary=False
+            )
             writer.write_table(table)
         if writer is not None:
             writer.close()
@@ -86,7 +117,9 @@ def run_bare_shared(files: list[Path], out: Path) -> None:
     n_processes = os.cpu_count() or 1
     out.mkdir(exist_ok=True)
     shares = [files[k::n_processes] for k in range(n_processes)]
-    processes = [multiprocessing.Process(target=run_bare, args=(share, out)) for share in shares]
+    processes = [
+        multiprocessing.Process(target=run_bare, args=(share, out)) for share in shares
+    ]
     for process in processes:
         process.start()
     for process in processes:
@@ -94,9 +127,13 @@ def run_bare_shared(files: list[Path], out: Path) -> None:
 
 
 def time_command(command: list[str], **environment: str) -> tuple[float, float]:
-    """Run a command; return its seconds and the peak memory in MB, with its children."""
+    """Run a command; return its seconds and the peak memory in MB, with its
+    children.
+    """
     start = time.perf_counter()
-    process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, env=os.environ | environment, stdout=subprocess.DEVNULL
+    )
     peak = [0.0]
     watcher = threading.Thread(target=_watch_memory, args=(process, peak))
     watcher.start()
@@ -126,7 +163,12 @@ def measure(folder: Path, people: int) -> dict[str, float]:
 
     model = folder / "model.safetensors"
     if not model.exists():
-        ri.fit(ri.simulate_cohort("basic", seed=0).cohort, PATTERNS, members=MEMBERS, seed=0).save(model)
+        ri.fit(
+            ri.simulate_cohort("basic", seed=0).cohort,
+            PATTERNS,
+            members=MEMBERS,
+            seed=0,
+        ).save(model)
         print("model fitted", flush=True)
     table = folder / "people"
     if not table.exists():  # complete, from an earlier run
@@ -134,24 +176,50 @@ def measure(folder: Path, people: int) -> dict[str, float]:
         write_people(folder / "unfinished", people)
         (folder / "unfinished").rename(table)
     print("people written", flush=True)
-    for path in sorted(table.glob("*.parquet")):  # so that the first command does not pay for the disk
+    for path in sorted(
+        table.glob("*.parquet")
+    ):  # so that the first command does not pay for the disk
         path.read_bytes()
     bare, runs = [sys.executable, __file__, "--folder", str(folder)], []
-    apply = [sys.executable, "-c", "from rindices.cli.main import run; run()", "apply", str(model), str(table)]
+    apply = [
+        sys.executable,
+        "-c",
+        "from rindices.cli.main import run; run()",
+        "apply",
+        str(model),
+        str(table),
+    ]
     for name in ("bare", "apply", "bare again", "bare shared", "barest"):
         for results in (folder / "out", folder / "applied"):
             shutil.rmtree(results, ignore_errors=True)
         if name == "apply":
             seconds, peak = time_command([*apply, "--out", str(folder / "applied")])
-            written = sum(path.stat().st_size for path in (folder / "applied").glob("*.parquet"))
-            rows = sum(pq.read_metadata(path).num_rows for path in (folder / "applied").glob("*.parquet"))
+            written = sum(
+                path.stat().st_size for path in (folder / "applied").glob("*.parquet")
+            )
+            rows = sum(
+                pq.read_metadata(path).num_rows
+                for path in (folder / "applied").glob("*.parquet")
+            )
             assert rows == people
         else:
-            threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} if name == "bare shared" else {}
-            seconds, peak = time_command([*bare, "--run", name.removesuffix(" again")], **threads)
+            threads = (
+                {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+                if name == "bare shared"
+                else {}
+            )
+            seconds, peak = time_command(
+                [*bare, "--run", name.removesuffix(" again")], **threads
+            )
         runs.append((name, people / seconds, peak))
-        print(f"{name}: {people / seconds:,.0f} people a second, {peak:,.0f} MB", flush=True)
-    rates, peaks = {name: rate for name, rate, _ in runs}, {name: peak for name, _, peak in runs}
+        print(
+            f"{name}: {people / seconds:,.0f} people a second, {peak:,.0f} MB",
+            flush=True,
+        )
+    rates, peaks = (
+        {name: rate for name, rate, _ in runs},
+        {name: peak for name, _, peak in runs},
+    )
     bare_rate = (rates["bare"] + rates["bare again"]) / 2
     size = sum(path.stat().st_size for path in table.glob("*.parquet"))
     return {
@@ -176,10 +244,14 @@ def measure(folder: Path, people: int) -> dict[str, float]:
 def format_report(measured: dict[str, float]) -> str:
     """Return the measurements as a page."""
     rate, bare, shared, barest = (
-        measured[f"{name}_people_per_second"] for name in ("apply", "bare", "bare_shared", "barest")
+        measured[f"{name}_people_per_second"]
+        for name in ("apply", "bare", "bare_shared", "barest")
     )
     bare_peak, apply_peak = measured["bare_peak_mb"], measured["apply_peak_mb"]
-    volumes, results = measured["bytes_a_person"] / 1e3, measured["bytes_a_person_written"] / 1e3  # TB for a billion
+    volumes, results = (
+        measured["bytes_a_person"] / 1e3,
+        measured["bytes_a_person_written"] / 1e3,
+    )  # TB for a billion
     return f"""# Applying a model to {measured["people"]:,} people
 `python -m benchmarks.apply_scale`: {measured["regions"]} regions, {measured["members"]} members of the default method,
 {measured["cores"]} cores, a folder of parquet files in, a folder of parquet files out.
@@ -207,8 +279,14 @@ def main() -> None:
     """Measure, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, default=10_000_000)
-    parser.add_argument("--folder", type=Path, help="keep model and people here, and use them if they are there")
-    parser.add_argument("--run", choices=["bare", "bare shared", "barest"], help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="keep model and people here, and use them if they are there",
+    )
+    parser.add_argument(
+        "--run", choices=["bare", "bare shared", "barest"], help=argparse.SUPPRESS
+    )
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="rindices-"))
@@ -218,7 +296,11 @@ def main() -> None:
         if arguments.run == "bare shared":
             run_bare_shared(files, folder / "out")
         else:
-            matrix = {"width": PATTERNS, "dtype": "float32"} if arguments.run == "barest" else {}
+            matrix = (
+                {"width": PATTERNS, "dtype": "float32"}
+                if arguments.run == "barest"
+                else {}
+            )
             run_bare(files, folder / "out", **matrix)
         return
     try:

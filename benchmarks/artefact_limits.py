@@ -1,13 +1,17 @@
-"""Signs of artefacts in sound and in altered studies, from which the limits of ``study/artefacts.py`` were chosen.
+"""Signs of artefacts in sound and in altered studies, from which the limits of
+``study/artefacts.py`` were chosen.
 
-    python -m benchmarks.artefact_limits [--first 100] [--studies 20] [--data ../shared/data] [--out FILE]
+    python -m benchmarks.artefact_limits [--first 100] [--studies 20] [--data
+    ../shared/data] [--out FILE]
 
-Sound studies: simulated ones (all tasks of the package with several numbers of sites, losses and gains mixed, patterns
-in real thicknesses, first visits), and random four fifths of the people of real ones; ageing compares older with
-younger people, which moves nearly all regions. Altered studies are some of the same with the volumes of the patients,
-or of a site, times a factor, with left and right swapped in patients or at a site, or with a pattern imposed on the
-patients of one site. R-indices by site are those of ContrastiveICA, learnt in one half and inferred in the other.
-Limits were chosen on seeds 100 to 119; other seeds are for reports. Writes ``results/artefact_limits.md``.
+Sound studies: simulated ones (all tasks of the package with several numbers of sites,
+losses and gains mixed, patterns in real thicknesses, first visits), and random four
+fifths of the people of real ones; ageing compares older with younger people, which
+moves nearly all regions. Altered studies are some of the same with the volumes of the
+patients, or of a site, times a factor, with left and right swapped in patients or at a
+site, or with a pattern imposed on the patients of one site. R-indices by site are those
+of ContrastiveICA, learnt in one half and inferred in the other. Limits were chosen on
+seeds 100 to 119; other seeds are for reports. Writes ``results/artefact_limits.md``.
 """
 
 import argparse
@@ -47,35 +51,64 @@ from rindices.tables.layout.sides import pair_sides
 RESULTS = Path(__file__).parent / "results" / "artefact_limits.md"
 FIRST_SEED, N_STUDIES = 100, 20
 SHARE = 0.8  # of the people of a real study
-CONFIG = make_study({"data": {"volumes": "memory"}, "model": {}, "run": {"workers": 1}}, "benchmark")
+CONFIG = make_study(
+    {"data": {"volumes": "memory"}, "model": {}, "run": {"workers": 1}}, "benchmark"
+)
 Studies = Iterator[tuple[str, Cohort]]
 
 
 # ---- sound studies
 
 
-def read_ageing(path: Path, covariates: list[str], measure: str | None, site: str = "none") -> Cohort:
+def read_ageing(
+    path: Path, covariates: list[str], measure: str | None, site: str = "none"
+) -> Cohort:
     """Return people over 60 against people under 40."""
     table = pd.read_csv(path)
     table = table[(table["age"] < 40) | (table["age"] >= 60)]
-    table = table.assign(group=np.where(table["age"] < 40, "young", "old")).drop(columns="age")
-    groups = {"group": "group", "controls": "young", "patients": "old", "covariates": covariates}
-    return ri.read_cohort(table, id="ID", **groups, site=site, measure=measure, on_missing="drop")
+    table = table.assign(group=np.where(table["age"] < 40, "young", "old")).drop(
+        columns="age"
+    )
+    groups = {
+        "group": "group",
+        "controls": "young",
+        "patients": "old",
+        "covariates": covariates,
+    }
+    return ri.read_cohort(
+        table, id="ID", **groups, site=site, measure=measure, on_missing="drop"
+    )
 
 
 def read_ixi(data: Path, covariates: list[str]) -> Cohort:
     """Return people of 60 and more against people under 55, DLMUSE volumes."""
-    people = pd.read_csv(data / "demographics.csv").rename(columns={"Age": "age", "Sex": "sex"})
+    people = pd.read_csv(data / "demographics.csv").rename(
+        columns={"Age": "age", "Sex": "sex"}
+    )
     people = people[(people["age"] < 55) | (people["age"] >= 60)]
-    people = people.assign(group=np.where(people["age"] < 55, "young", "old"))[["ID", "sex", "group"]]
-    groups = {"group": "group", "controls": "young", "patients": "old", "covariates": covariates}
+    people = people.assign(group=np.where(people["age"] < 55, "young", "old"))[
+        ["ID", "sex", "group"]
+    ]
+    groups = {
+        "group": "group",
+        "controls": "young",
+        "patients": "old",
+        "covariates": covariates,
+    }
     return ri.read_cohort(data / "volumes.csv", people, **groups, on_missing="drop")
 
 
 def read_sexes(data: Path, covariates: list[str]) -> Cohort:
     """Return men against women, DLMUSE volumes."""
-    people = pd.read_csv(data / "demographics.csv").rename(columns={"Age": "age", "Sex": "sex"})
-    groups = {"group": "sex", "controls": "F", "patients": "M", "covariates": covariates}
+    people = pd.read_csv(data / "demographics.csv").rename(
+        columns={"Age": "age", "Sex": "sex"}
+    )
+    groups = {
+        "group": "sex",
+        "controls": "F",
+        "patients": "M",
+        "covariates": covariates,
+    }
     return ri.read_cohort(data / "volumes.csv", people, **groups, on_missing="drop")
 
 
@@ -83,8 +116,22 @@ def read_dementia(data: Path) -> Cohort:
     table = pd.read_csv(data / "oasis1_thickness.csv")
     table = table[(table["age"] >= 60) & table["CDR"].notna()]
     table = table.assign(group=np.where(table["CDR"] > 0, "dementia", "control"))
-    table = table[["ID", "age", "sex", "eTIV", "group", *(name for name in table if name.startswith(("L_", "R_")))]]
-    groups = {"group": "group", "controls": "control", "patients": "dementia", "covariates": ["age", "sex", "eTIV"]}
+    table = table[
+        [
+            "ID",
+            "age",
+            "sex",
+            "eTIV",
+            "group",
+            *(name for name in table if name.startswith(("L_", "R_"))),
+        ]
+    ]
+    groups = {
+        "group": "group",
+        "controls": "control",
+        "patients": "dementia",
+        "covariates": ["age", "sex", "eTIV"],
+    }
     return ri.read_cohort(table, id="ID", **groups, measure="thickness")
 
 
@@ -94,7 +141,9 @@ def list_real_studies(data: Path) -> dict[str, Callable[[], Cohort]]:
     programs = data / "ixi_programs"
     return {
         "autism": lambda: patients["autism"]().cohort,
-        "autism, thickness": partial(read_autism_measures, data / "patients", ("thickness",)),
+        "autism, thickness": partial(
+            read_autism_measures, data / "patients", ("thickness",)
+        ),
         "psychosis": lambda: patients["psychosis"]().cohort,
         "psychosis, thickness": lambda: patients["psychosis-thickness"]().cohort,
         "depression": lambda: patients["depression"]().cohort,
@@ -104,12 +153,24 @@ def list_real_studies(data: Path) -> dict[str, Callable[[], Cohort]]:
         "ageing, volumes": partial(read_ixi, data / "ixi", ["sex", "icv"]),
         "ageing, volumes, no head size": partial(read_ixi, data / "ixi", ["sex"]),
         "ageing, ANTs volumes": partial(
-            read_ageing, programs / "ants_volume.csv", ["sex", "head_volume"], None, "site"
+            read_ageing,
+            programs / "ants_volume.csv",
+            ["sex", "head_volume"],
+            None,
+            "site",
         ),
-        "ageing, ANTs volumes, no head size": partial(read_ageing, programs / "ants_volume.csv", ["sex"], None, "site"),
-        "ageing, ANTs thickness": partial(read_ageing, programs / "ants_thickness.csv", ["sex"], "thickness", "site"),
+        "ageing, ANTs volumes, no head size": partial(
+            read_ageing, programs / "ants_volume.csv", ["sex"], None, "site"
+        ),
+        "ageing, ANTs thickness": partial(
+            read_ageing, programs / "ants_thickness.csv", ["sex"], "thickness", "site"
+        ),
         "ageing, FreeSurfer thickness": partial(
-            read_ageing, programs / "freesurfer_thickness.csv", ["sex"], "thickness", "site"
+            read_ageing,
+            programs / "freesurfer_thickness.csv",
+            ["sex"],
+            "thickness",
+            "site",
         ),
         "ageing, fcon1000": lambda: read_fcon1000(data).cohort,
         "men against women": partial(read_sexes, data / "ixi", ["age", "icv"]),
@@ -119,21 +180,36 @@ def list_real_studies(data: Path) -> dict[str, Callable[[], Cohort]]:
 
 def draw_people(cohort: Cohort, seed: int) -> Cohort:
     size = round(SHARE * len(cohort))
-    return cohort.take(np.random.default_rng([seed, 21]).permutation(len(cohort))[:size])
+    return cohort.take(
+        np.random.default_rng([seed, 21]).permutation(len(cohort))[:size]
+    )
 
 
 def simulate_mixed(seed: int, sites: int) -> Cohort:
-    """Return patients who gain a tenth of some regions and lose up to 30 % of others."""
+    """Return patients who gain a tenth of some regions and lose up to 30 %
+    of others.
+    """
     signs_ = np.random.default_rng([seed, 22]).choice([-1.0, 1.0], 139)
-    return simulate_cohort("small", seed, sites=sites, rates=np.where(signs_ > 0, 0.3, -0.1)).cohort
+    return simulate_cohort(
+        "small", seed, sites=sites, rates=np.where(signs_ > 0, 0.3, -0.1)
+    ).cohort
 
 
 def simulate_in_thickness(data: Path, seed: int) -> Cohort:
     """Return patterns in the thicknesses of healthy people of fcon1000."""
-    table = pd.read_csv(data / "fcon1000" / "fcon1000.csv").dropna(subset=["age", "sex"])
+    table = pd.read_csv(data / "fcon1000" / "fcon1000.csv").dropna(
+        subset=["age", "sex"]
+    )
     table = table[table.groupby("site")["age"].transform("size") >= 30]
-    options = {"id": "sub_id", "covariates": ["age", "sex"], "site": "site", "measure": "thickness"}
-    return simulate_cohort("small", seed, healthy=ri.read_cohort(table, **options, on_missing="drop")).cohort
+    options = {
+        "id": "sub_id",
+        "covariates": ["age", "sex"],
+        "site": "site",
+        "measure": "thickness",
+    }
+    return simulate_cohort(
+        "small", seed, healthy=ri.read_cohort(table, **options, on_missing="drop")
+    ).cohort
 
 
 def list_sound_studies(seed: int, real: dict[str, Cohort], data: Path) -> Studies:
@@ -141,9 +217,15 @@ def list_sound_studies(seed: int, real: dict[str, Cohort], data: Path) -> Studie
     names = [name for name in TASKS if name != "null"]
     for shift, sites in ((0, 0), (7, 2 + seed % 5)):
         task = names[(seed + shift) % len(names)]
-        yield f"simulated{', sites' if sites else ''}", simulate_cohort(task, seed, sites=sites).cohort
+        yield (
+            f"simulated{', sites' if sites else ''}",
+            simulate_cohort(task, seed, sites=sites).cohort,
+        )
     yield "simulated, losses and gains", simulate_mixed(seed, 3 * (seed % 2))
-    yield "simulated, visits", attach_visits(simulate_visits("small", seed).simulated.cohort)[0]
+    yield (
+        "simulated, visits",
+        attach_visits(simulate_visits("small", seed).simulated.cohort)[0],
+    )
     if real:
         yield "simulated, thickness", simulate_in_thickness(data, seed)
     for name, cohort in real.items():
@@ -153,14 +235,24 @@ def list_sound_studies(seed: int, real: dict[str, Cohort], data: Path) -> Studie
 # ---- altered studies
 
 
-def multiply(cohort: Cohort, rows: np.ndarray, factor: float, head_size: bool = False) -> Cohort:
-    """Return a cohort in which the measures of some rows (N,), and their head sizes, are times a factor."""
+def multiply(
+    cohort: Cohort, rows: np.ndarray, factor: float, head_size: bool = False
+) -> Cohort:
+    """Return a cohort in which the measures of some rows (N,), and their head sizes,
+    are times a factor.
+    """
     factors = np.where(rows, factor, 1.0)
     covariates = cohort.covariates
     if head_size:
-        sizes = {name: covariates[name] * factors for name in covariates if is_head_size(name)}
+        sizes = {
+            name: covariates[name] * factors
+            for name in covariates
+            if is_head_size(name)
+        }
         covariates = covariates.assign(**sizes)
-    return replace(cohort, volumes=cohort.volumes * factors[:, None], covariates=covariates)
+    return replace(
+        cohort, volumes=cohort.volumes * factors[:, None], covariates=covariates
+    )
 
 
 def swap_sides(cohort: Cohort, rows: np.ndarray) -> Cohort:
@@ -171,19 +263,33 @@ def swap_sides(cohort: Cohort, rows: np.ndarray) -> Cohort:
     return replace(cohort, volumes=pd.DataFrame(values, columns=cohort.volumes.columns))
 
 
-def impose_pattern(cohort: Cohort, rows: np.ndarray, seed: int, rate: float = 0.3) -> Cohort:
-    """Return a cohort in which some rows (N,) lose up to a share of 20 regions, as another sequence may have it."""
-    rng, values = np.random.default_rng([seed, 23]), cohort.volumes.to_numpy(dtype=float).copy()
+def impose_pattern(
+    cohort: Cohort, rows: np.ndarray, seed: int, rate: float = 0.3
+) -> Cohort:
+    """Return a cohort in which some rows (N,) lose up to a share of 20 regions, as
+    another sequence may have it.
+    """
+    rng, values = (
+        np.random.default_rng([seed, 23]),
+        cohort.volumes.to_numpy(dtype=float).copy(),
+    )
     regions = rng.choice(values.shape[1], min(20, values.shape[1] // 3), replace=False)
     values[np.ix_(rows, regions)] *= 1 - rate * rng.uniform(size=(int(rows.sum()), 1))
     return replace(cohort, volumes=pd.DataFrame(values, columns=cohort.volumes.columns))
 
 
-def choose_site(cohort: Cohort, rng: np.random.Generator, least: int = 20) -> np.ndarray:
-    """Return the rows (N,) of a site with enough people that does not hold most of them."""
+def choose_site(
+    cohort: Cohort, rng: np.random.Generator, least: int = 20
+) -> np.ndarray:
+    """Return the rows (N,) of a site with enough people that does not hold most of
+    them.
+    """
     labels = cohort.people[SITE].astype(str)
     sizes = labels.value_counts()
-    names = sorted(sizes.index[(sizes >= least) & (sizes <= 0.6 * len(labels))]) or sorted(sizes.index)[:1]
+    names = (
+        sorted(sizes.index[(sizes >= least) & (sizes <= 0.6 * len(labels))])
+        or sorted(sizes.index)[:1]
+    )
     return (labels == rng.choice(names)).to_numpy()
 
 
@@ -191,13 +297,21 @@ def list_altered_studies(seed: int, real: dict[str, Cohort]) -> Studies:
     """Yield the altered studies of a seed."""
     rng = np.random.default_rng([seed, 24])
     names = [name for name in TASKS if name not in ("null", "organs")]
-    kinds = ("simulated", "organs", *(name for name in real if "ageing" not in name and "women" not in name))
+    kinds = (
+        "simulated",
+        "organs",
+        *(name for name in real if "ageing" not in name and "women" not in name),
+    )
     factors, position = (0.296, 0.8, 1.2), seed - FIRST_SEED
     task = names[seed % len(names)]
     for shift, factor in enumerate(factors):
         kind = kinds[(position + shift * 3) % len(kinds)]
         drawn = {"simulated": task, "organs": "organs"}
-        cohort = simulate_cohort(drawn[kind], seed).cohort if kind in drawn else draw_people(real[kind], seed)
+        cohort = (
+            simulate_cohort(drawn[kind], seed).cohort
+            if kind in drawn
+            else draw_people(real[kind], seed)
+        )
         yield f"patients times {factor:g}", multiply(cohort, cohort.is_patient, factor)
     simulated = simulate_cohort(task, seed).cohort
     for factor in factors:
@@ -207,43 +321,83 @@ def list_altered_studies(seed: int, real: dict[str, Cohort]) -> Studies:
     if ageing:
         older = draw_people(real[ageing[position % len(ageing)]], seed)
         for factor in (0.8, 1.2):
-            yield f"older people times {factor:g}", multiply(older, older.is_patient, factor)
-    with_sites = [name for name in ("autism", "autism, thickness", "ageing, fcon1000") if name in real]
+            yield (
+                f"older people times {factor:g}",
+                multiply(older, older.is_patient, factor),
+            )
+    with_sites = [
+        name
+        for name in ("autism", "autism, thickness", "ageing, fcon1000")
+        if name in real
+    ]
     for kind in ("simulated", *with_sites[position % 3 :][:1]):
         sites = 2 + seed % 5
         cohort = (
-            simulate_cohort(task, seed, sites=sites).cohort if kind == "simulated" else draw_people(real[kind], seed)
+            simulate_cohort(task, seed, sites=sites).cohort
+            if kind == "simulated"
+            else draw_people(real[kind], seed)
         )
-        rows, label = choose_site(cohort, rng), "simulated" if kind == "simulated" else "real"
+        rows, label = (
+            choose_site(cohort, rng),
+            "simulated" if kind == "simulated" else "real",
+        )
         for factor in (0.8, 1.2):
             yield f"one site times {factor:g}, {label}", multiply(cohort, rows, factor)
-        yield f"patients of one site times 1.2, {label}", multiply(cohort, rows & cohort.is_patient, 1.2)
+        yield (
+            f"patients of one site times 1.2, {label}",
+            multiply(cohort, rows & cohort.is_patient, 1.2),
+        )
         yield f"sides swapped at one site, {label}", swap_sides(cohort, rows)
-        yield f"sides swapped in patients of one site, {label}", swap_sides(cohort, rows & cohort.is_patient)
-        yield f"sides swapped in patients, {label}", swap_sides(cohort, cohort.is_patient)
+        yield (
+            f"sides swapped in patients of one site, {label}",
+            swap_sides(cohort, rows & cohort.is_patient),
+        )
+        yield (
+            f"sides swapped in patients, {label}",
+            swap_sides(cohort, cohort.is_patient),
+        )
 
 
 # ---- figures
 
 
 def measure_table(cohort: Cohort) -> dict[str, float]:
-    """Return the figures of the signs that need no model, and whether any of them counts."""
+    """Return the figures of the signs that need no model, and whether any of them
+    counts.
+    """
     people = signs.BlockValues.of(cohort)
     shifts = signs.measure_shifts(people)
     groups = [each for each in shifts if each.block.site is None]
-    sites = [each for each in shifts if each.block.site is not None and not each.block.patients]
-    cells = [each for each in shifts if each.block.site is not None and each.block.patients]
+    sites = [
+        each
+        for each in shifts
+        if each.block.site is not None and not each.block.patients
+    ]
+    cells = [
+        each for each in shifts if each.block.site is not None and each.block.patients
+    ]
     head, sides = signs.measure_head_size_shift(people), signs.measure_sides(people)
-    clearest = max(groups, key=lambda each: abs(each.shift) / (LIMITS.gain_shift + each.spread), default=None)
+    clearest = max(
+        groups,
+        key=lambda each: abs(each.shift) / (LIMITS.gain_shift + each.spread),
+        default=None,
+    )
     figures = {"ratio": np.nan, "evenness": np.nan}
     if clearest is not None:
         evenness = abs(clearest.shift) / clearest.spread
         figures = {"ratio": float(np.exp(clearest.shift)), "evenness": evenness}
     # volumes that are not adjusted for head size have a limit of their own
     raw = [each for each in sites if each.measure == "volume" and not each.by_head_size]
-    for name, chosen in (("site z", [each for each in sites if each not in raw]), ("site z, raw", raw)):
-        figures[name] = max((compute_site_z(each, LIMITS.site_sd) for each in chosen), default=np.nan)
-    figures["cell z"] = max((compute_site_z(each, LIMITS.cell_sd) for each in cells), default=np.nan)
+    for name, chosen in (
+        ("site z", [each for each in sites if each not in raw]),
+        ("site z, raw", raw),
+    ):
+        figures[name] = max(
+            (compute_site_z(each, LIMITS.site_sd) for each in chosen), default=np.nan
+        )
+    figures["cell z"] = max(
+        (compute_site_z(each, LIMITS.cell_sd) for each in cells), default=np.nan
+    )
     figures["head size"] = np.nan if head is None else float(np.exp(head.shift))
     figures["AUC"] = float(np.quantile(signs.measure_region_aucs(people), 0.25))
     figures["sides z"] = min((each.z for each in sides), default=np.nan)
@@ -254,12 +408,17 @@ def measure_table(cohort: Cohort) -> dict[str, float]:
 
 
 def infer_by_halves(cohort: Cohort, n_patterns: int, seed: int) -> np.ndarray:
-    """Return R-indices (N, M) of each half of the people by ContrastiveICA that has learnt from the other half."""
+    """Return R-indices (N, M) of each half of the people by ContrastiveICA that has
+    learnt from the other half.
+    """
     study = Study(cohort, CONFIG)
     y = cohort.is_patient.astype(int)
-    X = PreparedPeople(study.preprocessing.transform(cohort), y).complete().X
+    X = PreparedPeople(X=study.preprocessing.transform(cohort), y=y).complete().X
     half = np.random.default_rng([seed, 25]).permutation(len(y)) % 2
-    fits = [ri.ContrastiveICA(n_patterns).fit(X[half != k], y[half != k]).transform(X) for k in (0, 1)]
+    fits = [
+        ri.ContrastiveICA(n_patterns).fit(X[half != k], y[half != k]).transform(X)
+        for k in (0, 1)
+    ]
     correlations = np.corrcoef(fits[0].T, fits[1].T)[:n_patterns, n_patterns:]
     order = linear_sum_assignment(-correlations)[1]
     return np.where(half[:, None] == 0, fits[0], fits[1][:, order])
@@ -268,9 +427,18 @@ def infer_by_halves(cohort: Cohort, n_patterns: int, seed: int) -> np.ndarray:
 def measure_indices(cohort: Cohort, n_patterns: int, seed: int) -> dict[str, float]:
     """Return the figures of the R-index that is most of one site."""
     people = signs.BlockValues.of(cohort)
-    contrasts = signs.measure_site_contrasts(infer_by_halves(cohort, n_patterns, seed), people)
-    ends = [(each.elsewhere + 1.64 * each.elsewhere_error) / max(each.here, 1e-9) for each in contrasts]
-    clear = [(share, compute_contrast_z(each)) for share, each in zip(ends, contrasts, strict=True) if each.here > 0]
+    contrasts = signs.measure_site_contrasts(
+        infer_by_halves(cohort, n_patterns, seed), people
+    )
+    ends = [
+        (each.elsewhere + 1.64 * each.elsewhere_error) / max(each.here, 1e-9)
+        for each in contrasts
+    ]
+    clear = [
+        (share, compute_contrast_z(each))
+        for share, each in zip(ends, contrasts, strict=True)
+        if each.here > 0
+    ]
     alone = [z for share, z in clear if share <= LIMITS.elsewhere_share]
     high = [share for share, z in clear if z >= LIMITS.one_site_z]
     return {
@@ -280,8 +448,12 @@ def measure_indices(cohort: Cohort, n_patterns: int, seed: int) -> dict[str, flo
     }
 
 
-def list_site_studies(seed: int, real: dict[str, Cohort]) -> Iterator[tuple[str, Cohort, int]]:
-    """Yield studies with sites, sound and with a pattern at one site, and a number of patterns."""
+def list_site_studies(
+    seed: int, real: dict[str, Cohort]
+) -> Iterator[tuple[str, Cohort, int]]:
+    """Yield studies with sites, sound and with a pattern at one site, and a number of
+    patterns.
+    """
     rng, names = np.random.default_rng([seed, 26]), ("small", "tiny", "hard")
     cohort = simulate_cohort(names[seed % 3], seed, sites=2 + seed % 5).cohort
     yield "sound, simulated", cohort, 3
@@ -302,16 +474,27 @@ def list_site_studies(seed: int, real: dict[str, Cohort]) -> Iterator[tuple[str,
 
 def format_rows(rows: dict[str, list[dict[str, float]]], title: str) -> list[str]:
     """Return a table with the range of each figure over seeds."""
-    names = [name for name in next(iter(rows.values()))[0] if name not in ("found", "seconds")]
-    lines = [f"| {title} | found | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]
+    names = [
+        name
+        for name in next(iter(rows.values()))[0]
+        if name not in ("found", "seconds")
+    ]
+    lines = [
+        f"| {title} | found | {' | '.join(names)} |",
+        f"|---|---|{'---|' * len(names)}",
+    ]
     for kind, figures in rows.items():
         cells = []
         for name in names:
             values = np.array([each[name] for each in figures])
             values = values[np.isfinite(values)]
-            cells.append(f"{values.min():.2f} to {values.max():.2f}" if len(values) else "")
+            cells.append(
+                f"{values.min():.2f} to {values.max():.2f}" if len(values) else ""
+            )
         found = sum(each["found"] for each in figures)
-        lines.append(f"| {kind} | {found:.0f} of {len(figures)} | {' | '.join(cells)} |")
+        lines.append(
+            f"| {kind} | {found:.0f} of {len(figures)} | {' | '.join(cells)} |"
+        )
     return [*lines, ""]
 
 
@@ -328,7 +511,11 @@ def run(first: int, number: int, data: Path) -> list[str]:
             altered[name].append(measure_table(cohort))
         for name, cohort, n_patterns in list_site_studies(seed, real):
             of_sites[name].append(measure_indices(cohort, n_patterns, seed))
-    seconds = [each["seconds"] for rows in (*sound.values(), *altered.values()) for each in rows]
+    seconds = [
+        each["seconds"]
+        for rows in (*sound.values(), *altered.values())
+        for each in rows
+    ]
     return [
         "# Signs of artefacts in sound and altered studies",
         f"`python -m benchmarks.artefact_limits --first {first} --studies {number}`",

@@ -1,6 +1,7 @@
 """The checklist TRIPOD+AI of the early-psychosis study.
 
-``python -m benchmarks.checklist --data ../shared/data`` fits the study and writes ``results/checklist_psychosis.md``.
+``python -m benchmarks.checklist --data ../shared/data`` fits the study and writes
+``results/checklist_psychosis.md``.
 """
 
 import argparse

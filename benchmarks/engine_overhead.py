@@ -2,8 +2,9 @@
 
     python -m benchmarks.engine_overhead [--sets 10000] [--workers 2]
 
-Each set takes all steps but its training: a job for a Dask worker, a report back to the client. Writes
-``results/engine_overhead.json``: milliseconds per set, and the largest growth of the client's memory.
+Each set takes all steps but its training: a job for a Dask worker, a report back to the
+client. Writes ``results/engine_overhead.json``: milliseconds per set, and the largest
+growth of the client's memory.
 """
 
 import argparse
@@ -49,11 +50,20 @@ def read_memory_mb() -> float:
 def measure_overhead(sets: int, workers: int) -> dict[str, float]:
     """Send member sets through Dask."""
     (first,) = make_plan(
-        ModelConfig(method="surreal-gan", patterns=(3,), orthogonality=(0.1,), members=STACK_SIZE), 0, "x"
+        ModelConfig(
+            method="surreal-gan",
+            patterns=(3,),
+            orthogonality=(0.1,),
+            members=STACK_SIZE,
+        ),
+        0,
+        "x",
     )
     plan = [replace(first, seed=seed) for seed in range(sets)]
     with tempfile.TemporaryDirectory() as folder:
-        jobs = [TrainingJob(work, Path(folder), Path(folder, "people.npz")) for work in plan]
+        jobs = [
+            TrainingJob(work, Path(folder), Path(folder, "people.npz")) for work in plan
+        ]
         reports = DaskEngine(workers, task=skip_training).run(jobs, print)
         next(reports)  # the cluster has started
         before, monitor, start = read_memory_mb(), MemoryMonitor(), time.perf_counter()
@@ -80,7 +90,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
-    result = {"load_at_start": os.getloadavg()[0]} | measure_overhead(options.sets, options.workers)
+    result = {"load_at_start": os.getloadavg()[0]} | measure_overhead(
+        options.sets, options.workers
+    )
     options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     print(json.dumps(result, indent=1))
 

@@ -1,10 +1,12 @@
 """Speed-up of two workers over one on each engine.
 
-    python -m benchmarks.engine_speedup [--engines local,dask] [--sets 12] [--task small]
+    python -m benchmarks.engine_speedup [--engines local,dask] [--sets 12] [--task
+    small]
 
-Trains the member sets of method trajectories at three patterns with one worker and with two, in turn, from the first
-job to the last report, including the start of the workers; the files must be equal. Writes
-``results/engine_speedup.json`` and ``.md``. Run it on an idle machine with at least two cores.
+Trains the member sets of method trajectories at three patterns with one worker and with
+two, in turn, from the first job to the last report, including the start of the workers;
+the files must be equal. Writes ``results/engine_speedup.json`` and ``.md``. Run it on
+an idle machine with at least two cores.
 """
 
 import argparse
@@ -29,18 +31,32 @@ from rindices.study.study import STACK_SIZE, make_plan
 OUT = Path(__file__).parent / "results" / "engine_speedup.json"
 
 
-def time_training(engine: str, workers: int, sets: int, task: str) -> tuple[float, dict[str, bytes]]:
+def time_training(
+    engine: str, workers: int, sets: int, task: str
+) -> tuple[float, dict[str, bytes]]:
     """Return the seconds of a study without its selection, and its files."""
     cohort = ri.simulate_cohort(task, seed=0).cohort
-    X, y = ri.Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
-    plan = make_plan(ModelConfig(patterns=(3,), members=STACK_SIZE * sets), 0, cohort.fingerprint())
+    X, y = (
+        ri.Preprocessing.fit(cohort).transform(cohort),
+        cohort.is_patient.astype(np.intp),
+    )
+    plan = make_plan(
+        ModelConfig(patterns=(3,), members=STACK_SIZE * sets), 0, cohort.fingerprint()
+    )
     with tempfile.TemporaryDirectory() as folder:
         store = RunStore(Path(folder))
         start = time.perf_counter()
         engine_ = make_engine(RunConfig(engine=engine, workers=workers))  # type: ignore[arg-type]
-        run_plan(plan, partial(PreparedPeople(X, y).deal_to_members, seed=0), store, engine_)
+        run_plan(
+            plan,
+            partial(PreparedPeople(X=X, y=y).deal_to_members, seed=0),
+            store,
+            engine_,
+        )
         seconds = time.perf_counter() - start
-        return seconds, {path.name: path.read_bytes() for path in store.folder.glob("*.safetensors")}
+        return seconds, {
+            path.name: path.read_bytes() for path in store.folder.glob("*.safetensors")
+        }
 
 
 def compare_workers(engine: str, sets: int, task: str) -> dict[str, Any]:
@@ -63,7 +79,12 @@ def format_table(results: list[dict[str, Any]], task: str) -> str:
     """Return the results as Markdown."""
     lines = ["| engine | one worker | two workers | speed-up |", "|---|---|---|---|"]
     for row in results:
-        cells = [row["engine"], f"{row['one_seconds']:.1f} s", f"{row['two_seconds']:.1f} s", f"{row['speed_up']:.2f}"]
+        cells = [
+            row["engine"],
+            f"{row['one_seconds']:.1f} s",
+            f"{row['two_seconds']:.1f} s",
+            f"{row['speed_up']:.2f}",
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     sets = results[0]["sets"]
     lines.append(
@@ -81,10 +102,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     load = os.getloadavg()[0]
-    results = [compare_workers(engine, options.sets, options.task) for engine in options.engines.split(",")]
+    results = [
+        compare_workers(engine, options.sets, options.task)
+        for engine in options.engines.split(",")
+    ]
     written = {"task": options.task, "load_at_start": load, "results": results}
     options.out.write_text(json.dumps(written, indent=1) + "\n", "utf-8")
-    options.out.with_suffix(".md").write_text(format_table(results, options.task), "utf-8")
+    options.out.with_suffix(".md").write_text(
+        format_table(results, options.task), "utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     python -m benchmarks.first_minutes
 
-Makes a virtual environment, runs the commands of the section "Start" of README one by one in a copy of the project, and
-writes wall seconds, processor seconds and the size of the environment to ``results/first_minutes.md``.
+Makes a virtual environment, runs the commands of the section "Start" of README one by
+one in a copy of the project, and writes wall seconds, processor seconds and the size of
+the environment to ``results/first_minutes.md``.
 """
 
 import os
@@ -21,26 +22,49 @@ ROOT = Path(__file__).parents[1]
 OUT = ROOT / "benchmarks" / "results" / "first_minutes.md"
 
 
-def run(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[float, float]:
+def run(
+    command: list[str], folder: Path, environment: dict[str, str]
+) -> tuple[float, float]:
     """Run a command; return its wall and processor seconds."""
     start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+    subprocess.run(
+        command, cwd=folder, env=environment, check=True, capture_output=True
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.monotonic() - start, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return (
+        time.monotonic() - start,
+        after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+    )
 
 
 def main() -> None:
-    (block,) = re.findall(r"## Start\n.*?```sh\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    (block,) = re.findall(
+        r"## Start\n.*?```sh\n(.*?)```",
+        (ROOT / "README.md").read_text("utf-8"),
+        re.DOTALL,
+    )
     commands = [shlex.split(line, comments=True) for line in block.splitlines()]
     with tempfile.TemporaryDirectory() as name:
         folder, venv = Path(name) / "project", Path(name) / "venv"
         ignored = shutil.ignore_patterns(".git", "results", "__pycache__")
         shutil.copytree(ROOT, folder, ignore=ignored)
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-        kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-        environment = {**kept, "PATH": f"{venv / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-        rows = [(" ".join(command[:2]), *run(command, folder, environment)) for command in commands]
-        size = sum(path.stat().st_size for path in venv.rglob("*") if path.is_file()) / 1e6
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if key not in ("PYTHONPATH", "VIRTUAL_ENV")
+        }
+        environment = {
+            **kept,
+            "PATH": f"{venv / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        }
+        rows = [
+            (" ".join(command[:2]), *run(command, folder, environment))
+            for command in commands
+        ]
+        size = (
+            sum(path.stat().st_size for path in venv.rglob("*") if path.is_file()) / 1e6
+        )
         assert (folder / "results" / "report.html").is_file()
     load = os.getloadavg()[1]
     lines = [

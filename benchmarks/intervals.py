@@ -1,9 +1,10 @@
 """Coverage of 90 % intervals: simulated cohorts, method trajectories, three patterns.
 
-``python -m benchmarks.intervals`` fits a model to each cohort and counts, among its patients and among those of a new
-cohort, how often r_low..r_high contains the true severity on the scale of R-indices: the R-index of the patients at the
-rank of the severity. ``--choose`` measures, on other cohorts, the coverage over a grid of the two constants of
-`rindices.model.intervals`.
+``python -m benchmarks.intervals`` fits a model to each cohort and counts, among its
+patients and among those of a new cohort, how often r_low..r_high contains the true
+severity on the scale of R-indices: the R-index of the patients at the rank of the
+severity. ``--choose`` measures, on other cohorts, the coverage over a grid of the two
+constants of `rindices.model.intervals`.
 """
 
 import argparse
@@ -18,16 +19,20 @@ from benchmarks.suites.cases import STRESS_TASKS, simulate_transformed
 from benchmarks.suites.paper import PAPER_TASKS
 from rindices.experiments.simulate import SimulatedCohort
 from rindices.experiments.tasks import TASKS
-from rindices.learners.prepared_people import SUBSAMPLE_SHARE
+from rindices.learners.prepared_people import SUBSAMPLE_FRACTION
 from rindices.model import intervals
 from rindices.selection.agreement import pattern_c_index
 
 RESULTS = Path(__file__).parent / "results"
-CHOSEN_ON = 100  # seed of the cohorts on which the constants were chosen; reported cohorts have seeds from 0
+# seed of the cohorts on which the constants were chosen; reported cohorts have seeds
+# from 0
+CHOSEN_ON = 100
 NEW = 1000  # added to a seed for new people
 
 
-def fit_or_load(task: str, seed: int, keep: Path | None, workers: int) -> ri.FittedModel:
+def fit_or_load(
+    task: str, seed: int, keep: Path | None, workers: int
+) -> ri.FittedModel:
     """Fit a model, or load it if an earlier run saved it."""
     path = keep / f"{task}-{seed}.safetensors" if keep else None
     if path and path.is_file():
@@ -39,7 +44,9 @@ def fit_or_load(task: str, seed: int, keep: Path | None, workers: int) -> ri.Fit
     return model
 
 
-def compute_coverage(truth: np.ndarray, r: np.ndarray, low: np.ndarray, high: np.ndarray) -> list[float]:
+def compute_coverage(
+    truth: np.ndarray, r: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> list[float]:
     """Return the coverage of each pattern; all arrays are (N, M)."""
     shares = []
     for k, j in enumerate(pattern_c_index(truth, r).matching):
@@ -49,11 +56,18 @@ def compute_coverage(truth: np.ndarray, r: np.ndarray, low: np.ndarray, high: np
     return shares
 
 
-def measure_cohort(model: ri.FittedModel, simulated: SimulatedCohort) -> dict[str, object]:
-    """Return coverage and width of the intervals that apply writes, among the patients of a cohort."""
+def measure_cohort(
+    model: ri.FittedModel, simulated: SimulatedCohort
+) -> dict[str, object]:
+    """Return coverage and width of the intervals that apply writes, among the patients
+    of a cohort.
+    """
     table = model.apply(simulated.cohort)[simulated.cohort.is_patient]
     names = [f"r{k + 1}" for k in range(model.n_patterns)]
-    r, low, high = (table[[name + end for name in names]].to_numpy() for end in ("", "_low", "_high"))
+    r, low, high = (
+        table[[name + end for name in names]].to_numpy()
+        for end in ("", "_low", "_high")
+    )
     spread = compute_member_half_widths(model, simulated)
     width = float((high - low).mean() / r.std(axis=0).mean())
     return {
@@ -63,25 +77,38 @@ def measure_cohort(model: ri.FittedModel, simulated: SimulatedCohort) -> dict[st
     }
 
 
-def compute_member_half_widths(model: ri.FittedModel, simulated: SimulatedCohort) -> np.ndarray:
+def compute_member_half_widths(
+    model: ri.FittedModel, simulated: SimulatedCohort
+) -> np.ndarray:
     """Return the half widths (N, M) of intervals from the variance of members alone."""
     assert model.intervals is not None
     patients = simulated.cohort.take(simulated.cohort.is_patient)
-    return norm.ppf(0.95) * np.sqrt(model.intervals.members * model.infer_members(patients).var(axis=0))
+    return norm.ppf(0.95) * np.sqrt(
+        model.intervals.members * model.infer_members(patients).var(axis=0)
+    )
 
 
-def run_tasks(tasks: list[str], cohorts: int, keep: Path | None, workers: int, out: Path) -> None:
+def run_tasks(
+    tasks: list[str], cohorts: int, keep: Path | None, workers: int, out: Path
+) -> None:
     path = out.with_suffix(".json")
     rows = json.loads(path.read_text("utf-8")) if path.is_file() else []
     rows = [row for row in rows if row["task"] not in tasks]
     for task in tasks:
         for seed in range(cohorts):
             model = fit_or_load(task, seed, keep, workers)
-            training, new = (simulate_transformed(task, each) for each in (seed, seed + NEW))
+            training, new = (
+                simulate_transformed(task, each) for each in (seed, seed + NEW)
+            )
             if model.n_patterns != training.truth.shape[1]:
                 continue  # patterns were not stable, so the study ended with one index
             rows.append(
-                {"task": task, "seed": seed, "own": measure_cohort(model, training), "new": measure_cohort(model, new)}
+                {
+                    "task": task,
+                    "seed": seed,
+                    "own": measure_cohort(model, training),
+                    "new": measure_cohort(model, new),
+                }
             )
             print(rows[-1], flush=True)
             write_table(rows, out)
@@ -94,17 +121,31 @@ def write_table(rows: list[dict], out: Path) -> None:
         "with one index. `python -m benchmarks.intervals`",
         "",
     ]
-    head = ("its own patients", "new patients", "worst and best pattern", "members alone", "width / sd of the index")
-    lines += [f"| task | cohorts | {' | '.join(head)} |", "|---|---|---|---|---|---|---|"]
+    head = (
+        "its own patients",
+        "new patients",
+        "worst and best pattern",
+        "members alone",
+        "width / sd of the index",
+    )
+    lines += [
+        f"| task | cohorts | {' | '.join(head)} |",
+        "|---|---|---|---|---|---|---|",
+    ]
     rows = sorted(rows, key=lambda row: (list(TASKS).index(row["task"]), row["seed"]))
     for task in dict.fromkeys(row["task"] for row in rows):
         task_rows = [row for row in rows if row["task"] == task]
-        training, new = (np.mean([row[people]["per_pattern"] for row in task_rows]) for people in ("own", "new"))
+        training, new = (
+            np.mean([row[people]["per_pattern"] for row in task_rows])
+            for people in ("own", "new")
+        )
         per_pattern = np.concatenate([row["own"]["per_pattern"] for row in task_rows])
         width = np.mean([row["own"]["width"] for row in task_rows])
         alone = np.mean([row["own"]["members_alone"] for row in task_rows])
         ends = f"{per_pattern.min():.3f} to {per_pattern.max():.3f}"
-        lines.append(f"| {task} | {len(task_rows)} | {training:.3f} | {new:.3f} | {ends} | {alone:.3f} | {width:.2f} |")
+        lines.append(
+            f"| {task} | {len(task_rows)} | {training:.3f} | {new:.3f} | {ends} | {alone:.3f} | {width:.2f} |"
+        )
     out.with_suffix(".md").write_text("\n".join(lines) + "\n")
     out.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
 
@@ -113,15 +154,29 @@ def choose_constants(keep: Path | None, workers: int, out: Path) -> None:
     """Measure the coverage on the paper's tasks over a grid of the two constants."""
     models = {task: fit_or_load(task, CHOSEN_ON, keep, workers) for task in PAPER_TASKS}
     lines = ["# Where the two constants of the intervals come from", ""]
-    lines += ["Coverage of nominal 90 % on cohorts of seed 100. `python -m benchmarks.intervals --choose`", ""]
-    lines += [f"| EXCESS | EXPRESSION | {' | '.join(PAPER_TASKS)} |", "|---" * (2 + len(PAPER_TASKS)) + "|"]
+    lines += [
+        "Coverage of nominal 90 % on cohorts of seed 100. `python -m benchmarks.intervals --choose`",
+        "",
+    ]
+    lines += [
+        f"| EXCESS | EXPRESSION | {' | '.join(PAPER_TASKS)} |",
+        "|---" * (2 + len(PAPER_TASKS)) + "|",
+    ]
     for excess in (1.0, 1.1):
         for expression in (0.0, 0.05, 0.1, 0.15, 0.2):
-            intervals.NOISE_INFLATION, intervals.TRAJECTORY_EXPRESSION_SD = excess, expression
+            intervals.NOISE_INFLATION, intervals.TRAJECTORY_EXPRESSION_SD = (
+                excess,
+                expression,
+            )
             shares = [
-                np.mean(recalibrate(models[task], ri.simulate_cohort(task, seed=CHOSEN_ON))) for task in PAPER_TASKS
+                np.mean(
+                    recalibrate(models[task], ri.simulate_cohort(task, seed=CHOSEN_ON))
+                )
+                for task in PAPER_TASKS
             ]
-            lines.append(f"| {excess} | {expression} | {' | '.join(f'{share:.3f}' for share in shares)} |")
+            lines.append(
+                f"| {excess} | {expression} | {' | '.join(f'{share:.3f}' for share in shares)} |"
+            )
             print(lines[-1], flush=True)
     out.with_suffix(".md").write_text("\n".join(lines) + "\n")
 
@@ -129,30 +184,55 @@ def choose_constants(keep: Path | None, workers: int, out: Path) -> None:
 def recalibrate(model: ri.FittedModel, simulated: SimulatedCohort) -> list[float]:
     """Return the coverage with the current constants."""
     controls, patients = (
-        simulated.cohort.take(mask) for mask in (simulated.cohort.is_control, simulated.cohort.is_patient)
+        simulated.cohort.take(mask)
+        for mask in (simulated.cohort.is_control, simulated.cohort.is_patient)
     )
     members = [
         intervals.MemberControls(head, order, pipeline.transform(controls))
-        for head, order, pipeline in zip(model.heads, model.orders, model.pipelines, strict=True)
+        for head, order, pipeline in zip(
+            model.heads, model.orders, model.pipelines, strict=True
+        )
     ]
     inferred = model.infer_members(patients)
     mean, variance = inferred.mean(axis=0), inferred.var(axis=0)
-    calibrated = intervals.calibrate_intervals(members, model.patterns, mean, SUBSAMPLE_SHARE, seed=0)
-    return compute_coverage(simulated.truth, mean, *calibrated.compute_bounds(mean, variance))
+    calibrated = intervals.calibrate_intervals(
+        members, model.patterns, mean, SUBSAMPLE_FRACTION, seed=0
+    )
+    return compute_coverage(
+        simulated.truth, mean, *calibrated.compute_bounds(mean, variance)
+    )
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--choose", action="store_true")
-    parser.add_argument("--stress", action="store_true", help="the stress tasks instead of the paper's")
-    parser.add_argument("--tasks", nargs="+", help="tasks to measure again; the results of the others are kept")
+    parser.add_argument(
+        "--stress", action="store_true", help="the stress tasks instead of the paper's"
+    )
+    parser.add_argument(
+        "--tasks",
+        nargs="+",
+        help="tasks to measure again; the results of the others are kept",
+    )
     parser.add_argument("--cohorts", type=int, default=3)
     parser.add_argument("--workers", type=int, default=-1)
-    parser.add_argument("--keep", type=Path, help="folder for fitted models, which later runs reuse")
+    parser.add_argument(
+        "--keep", type=Path, help="folder for fitted models, which later runs reuse"
+    )
     options = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     if options.choose:
         choose_constants(options.keep, options.workers, RESULTS / "intervals_choice")
     else:
-        suite, name = (STRESS_TASKS, "intervals_stress") if options.stress else (PAPER_TASKS, "intervals")
-        run_tasks(options.tasks or list(suite), options.cohorts, options.keep, options.workers, RESULTS / name)
+        suite, name = (
+            (STRESS_TASKS, "intervals_stress")
+            if options.stress
+            else (PAPER_TASKS, "intervals")
+        )
+        run_tasks(
+            options.tasks or list(suite),
+            options.cohorts,
+            options.keep,
+            options.workers,
+            RESULTS / name,
+        )

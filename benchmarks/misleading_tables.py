@@ -1,12 +1,15 @@
-"""Misleading tables: what a table does not say plainly is refused or said, and never used in silence.
+"""Misleading tables: what a table does not say plainly is refused or said, and never
+used in silence.
 
     python -m benchmarks.misleading_tables [--tables 2000] [--out FILE]
 
-Makes small good tables wrong in one of eight ways: rows that lack a cell, files that are cut, labels with look-alike
-letters, numbers as labels, zeros, repeated ids of different people, sites that are equal to the groups, and
-participants of another study. ``rindices check`` reads each of them, as ``fit`` would. A table is refused (an error) or
-said (a warning or note), both with a code that is about this fault and that the good table does not have; or it is
-silent, which is a failure. Writes ``results/misleading_tables.md``. A sample runs in the tests
+Makes small good tables wrong in one of eight ways: rows that lack a cell, files that
+are cut, labels with look-alike letters, numbers as labels, zeros, repeated ids of
+different people, sites that are equal to the groups, and participants of another study.
+``rindices check`` reads each of them, as ``fit`` would. A table is refused (an error)
+or said (a warning or note), both with a code that is about this fault and that the good
+table does not have; or it is silent, which is a failure. Writes
+``results/misleading_tables.md``. A sample runs in the tests
 (``tests/cli/test_altered_tables.py``).
 """
 
@@ -26,7 +29,13 @@ from benchmarks.altered.cases import ID, make_frame
 from benchmarks.altered_tables import RESULTS, run_program
 
 PEOPLE = 60
-LOOK_ALIKES = {"o": "\u043e", "c": "\u0441", "a": "\u0430", "e": "\u0435", "p": "\u0440"}
+LOOK_ALIKES = {
+    "o": "\u043e",
+    "c": "\u0441",
+    "a": "\u0430",
+    "e": "\u0435",
+    "p": "\u0440",
+}
 FULL_WIDTH = {chr(code): chr(code + 0xFEE0) for code in range(ord("a"), ord("z") + 1)}
 SITE_COLUMNS = ("site", "scanner", "Site_ID", "center", "study")
 GROUPS = ["--group", "group"]
@@ -43,7 +52,9 @@ def to_text(frame: pd.DataFrame) -> bytes:
 
 
 def choose_rows(rng: Random, most: int = 20) -> list[int]:
-    return sorted(rng.choice(PEOPLE, int(rng.integers(1, most + 1)), replace=False).tolist())
+    return sorted(
+        rng.choice(PEOPLE, int(rng.integers(1, most + 1)), replace=False).tolist()
+    )
 
 
 def drop_cells(frame: pd.DataFrame, rng: Random, folder: Path) -> Table:
@@ -76,21 +87,29 @@ def write_look_alikes(frame: pd.DataFrame, rng: Random, folder: Path) -> Table:
         str.upper,
     ]
     change = changes[int(rng.integers(len(changes)))]
-    rows = [row for row in choose_rows(rng, 30) if frame["group"][row] == "control"] or [0]
+    rows = [
+        row for row in choose_rows(rng, 30) if frame["group"][row] == "control"
+    ] or [0]
     frame.loc[rows, "group"] = [change(label) for label in frame.loc[rows, "group"]]
     return to_text(frame), LABELS
 
 
 def write_numbers(frame: pd.DataFrame, rng: Random, folder: Path) -> Table:
     """Write groups as numbers."""
-    numbers = [("-1", "1"), ("0", "1"), ("1", "2"), ("1.0", "2.0"), ("\u22121", "1")][int(rng.integers(5))]
-    labels = dict(zip(("control", "patient"), rng.permutation(numbers).tolist(), strict=True))
+    numbers = [("-1", "1"), ("0", "1"), ("1", "2"), ("1.0", "2.0"), ("\u22121", "1")][
+        int(rng.integers(5))
+    ]
+    labels = dict(
+        zip(("control", "patient"), rng.permutation(numbers).tolist(), strict=True)
+    )
     return to_text(frame.assign(group=frame["group"].map(labels))), GROUPS
 
 
 def write_zeros(frame: pd.DataFrame, rng: Random, folder: Path) -> Table:
     """Write 0 for regions or ages of some people."""
-    column = str(rng.choice(["age", *(name for name in frame if name.startswith("roi"))]))
+    column = str(
+        rng.choice(["age", *(name for name in frame if name.startswith("roi"))])
+    )
     frame.loc[choose_rows(rng), column] = 0.0
     return to_text(frame), LABELS
 
@@ -101,21 +120,34 @@ def repeat_ids(frame: pd.DataFrame, rng: Random, folder: Path) -> Table:
     frame = frame.iloc[rng.permutation(PEOPLE)].reset_index(drop=True)
     frame["dataset"] = ["one"] * half + ["two"] * half
     frame[ID] = [f"sub-{k % half:03d}" for k in range(PEOPLE)]
-    return to_text(frame), [*LABELS, *(["--session", "dataset"] if rng.uniform() < 0.5 else [])]
+    return to_text(frame), [
+        *LABELS,
+        *(["--session", "dataset"] if rng.uniform() < 0.5 else []),
+    ]
 
 
 def separate_sites(frame: pd.DataFrame, rng: Random, folder: Path) -> Table:
     """Measure controls and patients at different sites."""
     is_patient = (frame["group"] == "patient").to_numpy()
     number = rng.integers(1, 4, PEOPLE)
-    names = [f"{'B' if patient else 'A'}{k}" for patient, k in zip(is_patient, number, strict=True)]
+    names = [
+        f"{'B' if patient else 'A'}{k}"
+        for patient, k in zip(is_patient, number, strict=True)
+    ]
     column = str(rng.choice(SITE_COLUMNS))
-    return to_text(frame.assign(**{column: names})), [*LABELS, *(["--site", column] if rng.uniform() < 0.3 else [])]
+    return to_text(frame.assign(**{column: names})), [
+        *LABELS,
+        *(["--site", column] if rng.uniform() < 0.3 else []),
+    ]
 
 
 def give_other_people(frame: pd.DataFrame, rng: Random, folder: Path) -> Table:
-    """Give the participants of another study, of which none, some or all ids are the same."""
-    other = make_frame(PEOPLE, int(rng.integers(100, 10_000)))[[ID, "group", "sex", "age"]].copy()
+    """Give the participants of another study, of which none, some or all ids are the
+    same.
+    """
+    other = make_frame(PEOPLE, int(rng.integers(100, 10_000)))[
+        [ID, "group", "sex", "age"]
+    ].copy()
     way = int(rng.integers(3))
     if way == 0:
         other[ID] = [f"other-{k}" for k in range(PEOPLE)]
@@ -129,10 +161,16 @@ def give_other_people(frame: pd.DataFrame, rng: Random, folder: Path) -> Table:
 WAYS: dict[str, tuple[Mislead, set[str]]] = {
     "rows that lack a cell": (drop_cells, {"short_rows"}),
     "cut files": (cut_file, {"short_rows", "no_line_end"}),
-    "look-alike labels": (write_look_alikes, {"labels_folded", "mixed_scripts", "similar_labels"}),
+    "look-alike labels": (
+        write_look_alikes,
+        {"labels_folded", "mixed_scripts", "similar_labels"},
+    ),
     "numbers as labels": (write_numbers, {"labels_unclear"}),
     "zeros": (write_zeros, {"zero_volumes", "impossible_values"}),
-    "repeated ids of strangers": (repeat_ids, {"duplicate_ids", "contradictory_visits"}),
+    "repeated ids of strangers": (
+        repeat_ids,
+        {"duplicate_ids", "contradictory_visits"},
+    ),
     "sites equal to the groups": (separate_sites, {"site_separates_groups"}),
     "participants of another study": (
         give_other_people,
@@ -153,21 +191,31 @@ anything else. {silent} silent; {seconds:.0f} s of processor time.
 
 
 def run_case(number: int, folder: Path) -> tuple[str, str, str]:
-    """Return how a table is wrong, what became of it, and the messages of a silent one."""
+    """Return how a table is wrong, what became of it, and the messages of a
+    silent one.
+    """
     name = list(WAYS)[number % len(WAYS)]
     mislead, codes = WAYS[name]
-    content, options = mislead(make_frame(PEOPLE, number).copy(), np.random.default_rng([7, number]), folder)
+    content, options = mislead(
+        make_frame(PEOPLE, number).copy(), np.random.default_rng([7, number]), folder
+    )
     path = folder / "table.csv"
     path.write_bytes(content)
     outcome = run_program(["check", path, *options, "--json"], folder / "none")
     said = {problem["code"] for problem in outcome.numbers.get("problems", ())}
     if outcome.fault or not said & codes:
-        return name, "silent", f"case {number} ({name}): {outcome.fault or sorted(said)}"
+        return (
+            name,
+            "silent",
+            f"case {number} ({name}): {outcome.fault or sorted(said)}",
+        )
     return name, "refused" if outcome.code else "said", ""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tables", type=int, default=2_000)
     parser.add_argument("--out", type=Path, default=RESULTS / "misleading_tables.md")
     options = parser.parse_args()
@@ -175,10 +223,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "table.csv").write_bytes(to_text(make_frame(PEOPLE)))
-        good = run_program(["check", folder / "table.csv", *LABELS, "--json"], folder / "none")
-        unneeded = {problem["code"] for problem in good.numbers["problems"]} & set().union(
-            *(c for _, c in WAYS.values())
+        good = run_program(
+            ["check", folder / "table.csv", *LABELS, "--json"], folder / "none"
         )
+        unneeded = {
+            problem["code"] for problem in good.numbers["problems"]
+        } & set().union(*(c for _, c in WAYS.values()))
         if good.code or unneeded:
             sys.exit(f"the good table is not read as such: {good.messages or unneeded}")
         for number in range(options.tables):
@@ -188,7 +238,10 @@ def main() -> None:
     rows = [f"| {kind} | " + " | ".join(f"{counts[kind, each]:,}" for each in ("refused", "said", "silent")) + " |"
             for kind in WAYS]  # fmt: skip
     facts = {"tables": options.tables, "people": PEOPLE, "silent": len(failures)}
-    options.out.write_text(TEXT.format(**facts, seconds=time.process_time() - start, rows="\n".join(rows)), "utf-8")
+    options.out.write_text(
+        TEXT.format(**facts, seconds=time.process_time() - start, rows="\n".join(rows)),
+        "utf-8",
+    )
     for failure in failures:
         print(failure, file=sys.stderr)
     print(json.dumps(facts))

@@ -1,16 +1,20 @@
 """Mutation testing of the modules that compute results.
 
-Usage: ``python -m benchmarks.mutants [--only selection/choose.py ...] [--survivors] [--jobs 2]``
+Usage: ``python -m benchmarks.mutants [--only selection/choose.py ...] [--survivors]
+[--jobs 2]``
 
-Cosmic-ray lists every small change of a module (another operator, another number, a loop left out). A fixed sample, at
-most one per position, is tested in a copy of the project, each mutant against the tests of its module. Settings, and a
-verdict on each survivor, are in ``mutants.toml``. ``--survivors`` repeats the mutants that survived or timed out;
-``--write`` only writes the page again. ``nox -s mutants`` runs this script.
+Cosmic-ray lists every small change of a module (another operator, another number, a
+loop left out). A fixed sample, at most one per position, is tested in a copy of the
+project, each mutant against the tests of its module. Settings, and a verdict on each
+survivor, are in ``mutants.toml``. ``--survivors`` repeats the mutants that survived or
+timed out; ``--write`` only writes the page again. ``nox -s mutants`` runs this script.
 """
 
 import os
 
-os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))  # before numpy
+os.environ.update(
+    dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+)  # before numpy
 
 import argparse
 import ast
@@ -50,17 +54,29 @@ MutantRecord = dict[str, Any]
 
 
 def list_mutations(path: Path) -> Iterator[MutationSpec]:
-    """Yield the mutants of a module, except those of skipped operators and of annotations."""
+    """Yield the mutants of a module, except those of skipped operators and of
+    annotations.
+    """
     annotated = list(list_annotations(ast.parse(path.read_text())))
-    with tempfile.TemporaryDirectory() as folder, use_db(str(Path(folder) / "work.sqlite"), WorkDB.Mode.create) as work:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        use_db(str(Path(folder) / "work.sqlite"), WorkDB.Mode.create) as work,
+    ):
         init([path], work, {})
         for (mutation,) in (item.mutations for item in work.work_items):
-            skipped = any(re.search(pattern, mutation.operator_name) for pattern in SETTINGS["skip"])
-            if not skipped and not any(a <= tuple(mutation.start_pos) < b for a, b in annotated):
+            skipped = any(
+                re.search(pattern, mutation.operator_name)
+                for pattern in SETTINGS["skip"]
+            )
+            if not skipped and not any(
+                a <= tuple(mutation.start_pos) < b for a, b in annotated
+            ):
                 yield mutation
 
 
-def list_annotations(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+def list_annotations(
+    tree: ast.AST,
+) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     for node in ast.walk(tree):
         for name in ("annotation", "returns"):
             annotation = getattr(node, name, None)
@@ -73,7 +89,10 @@ def list_annotations(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int
 
 def draw_sample(path: Path, number: int) -> list[MutationSpec]:
     """Return a fixed sample, at most one mutant per position, in the order of lines."""
-    candidates = sorted(list_mutations(path), key=lambda m: (tuple(m.start_pos), m.operator_name, m.occurrence))
+    candidates = sorted(
+        list_mutations(path),
+        key=lambda m: (tuple(m.start_pos), m.operator_name, m.occurrence),
+    )
     random.Random(SETTINGS["seed"]).shuffle(candidates)
     by_position: dict[tuple[int, int], MutationSpec] = {}
     for mutation in candidates:
@@ -123,16 +142,34 @@ def run_tests(root: Path, tests: list[str], keep_bytecode: bool, failure: Path) 
     os.environ |= {"PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
     os.environ |= {} if keep_bytecode else {"PYTHONDONTWRITEBYTECODE": "1"}
     sys.path[:0] = [str(root / "src"), str(root)]
-    arguments = [*tests, "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--hypothesis-profile=mutants"]
-    arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # preloaded plugins
+    arguments = [
+        *tests,
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow",
+        "--hypothesis-profile=mutants",
+    ]
+    arguments += [
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    ]  # preloaded plugins
     arguments += [f"--deselect={name}" for name in SETTINGS["deselect"]]
-    with failure.with_suffix(".log").open("w") as log, redirect_stdout(log), redirect_stderr(log):
+    with (
+        failure.with_suffix(".log").open("w") as log,
+        redirect_stdout(log),
+        redirect_stderr(log),
+    ):
         code = int(pytest.main(arguments, plugins=[FailureRecorder(failure)]))
     package = sys.modules["rindices"].__file__ or ""
     os._exit(code if package.startswith(str(root)) else 99)
 
 
-def run_mutant(root: Path, tests: list[str], seconds: float, keep_bytecode: bool = False) -> tuple[str, str]:
+def run_mutant(
+    root: Path, tests: list[str], seconds: float, keep_bytecode: bool = False
+) -> tuple[str, str]:
     """Return ``survived`` or ``killed``, and the test that killed the mutant."""
     with tempfile.TemporaryDirectory() as folder:
         failure = Path(folder) / "killer"
@@ -149,7 +186,9 @@ def run_mutant(root: Path, tests: list[str], seconds: float, keep_bytecode: bool
             raise SystemExit(f"the tests ran another rindices than the copy in {root}")
         if process.exitcode == 0:
             return "survived", ""
-        return "killed", failure.read_text().split("::", 1)[-1] if failure.exists() else "the module cannot be imported"
+        return "killed", failure.read_text().split("::", 1)[
+            -1
+        ] if failure.exists() else "the module cannot be imported"
 
 
 @contextmanager
@@ -158,7 +197,11 @@ def copy_project() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve() / "project"
         for name in ("src", "tests", "scripts"):
-            shutil.copytree(HERE.parent / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                HERE.parent / name,
+                root / name,
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )
         shutil.copy(HERE.parent / "pyproject.toml", root)
         os.chdir(root)
         yield root
@@ -169,34 +212,63 @@ def try_module(module: dict[str, Any], only: set[str] | None) -> list[MutantReco
     """Test the sample of one module, or only the mutants with these names."""
     with copy_project() as root:
         path = root / "src/rindices" / module["path"]
-        chosen = [(m, *find_changed_line(path, m)) for m in draw_sample(path, module["mutants"])]
         chosen = [
-            (m, old, new) for m, old, new in chosen if only is None or make_mutant_name(module["path"], new) in only
+            (m, *find_changed_line(path, m))
+            for m in draw_sample(path, module["mutants"])
+        ]
+        chosen = [
+            (m, old, new)
+            for m, old, new in chosen
+            if only is None or make_mutant_name(module["path"], new) in only
         ]
         if not chosen:
             return []
         start = time.monotonic()
         baseline = run_mutant(root, module["tests"], 3600, keep_bytecode=True)
         if baseline[0] == "killed":
-            raise SystemExit(f"{module['path']}: its tests fail before anything is changed ({baseline[1]})")
-        seconds = max(SETTINGS["min_timeout"], SETTINGS["timeout_factor"] * (time.monotonic() - start))
+            raise SystemExit(
+                f"{module['path']}: its tests fail before anything is changed ({baseline[1]})"
+            )
+        seconds = max(
+            SETTINGS["min_timeout"],
+            SETTINGS["timeout_factor"] * (time.monotonic() - start),
+        )
         records = []
         for mutation, old, new in chosen:
             operator = get_operator(mutation.operator_name)(**mutation.operator_args)
             with use_mutation(path, operator, mutation.occurrence):
                 outcome, test = run_mutant(root, module["tests"], seconds)
-            print(f"{module['path']}:{mutation.start_pos[0]}: {outcome} {test}\n    {old}\n    {new}", flush=True)
+            print(
+                f"{module['path']}:{mutation.start_pos[0]}: {outcome} {test}\n    {old}\n    {new}",
+                flush=True,
+            )
             records.append(
-                {"module": module["path"], "line": mutation.start_pos[0], "old": old, "new": new}
-                | {"operator": mutation.operator_name.removeprefix("core/"), "outcome": outcome, "by": test}
+                {
+                    "module": module["path"],
+                    "line": mutation.start_pos[0],
+                    "old": old,
+                    "new": new,
+                }
+                | {
+                    "operator": mutation.operator_name.removeprefix("core/"),
+                    "outcome": outcome,
+                    "by": test,
+                }
             )
     return records
 
 
 def find_changed_line(path: Path, mutation: MutationSpec) -> tuple[str, str]:
     """Return the first line that a mutant changes, before and after."""
-    before, after = path.read_text().splitlines(), apply_mutation(path, mutation).splitlines()
-    line = next(k for k, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1])
+    before, after = (
+        path.read_text().splitlines(),
+        apply_mutation(path, mutation).splitlines(),
+    )
+    line = next(
+        k
+        for k, pair in enumerate(zip(before, after, strict=False))
+        if pair[0] != pair[1]
+    )
     return before[line].strip(), after[line].strip()
 
 
@@ -207,29 +279,51 @@ def make_mutant_name(module: str, new: str) -> str:
 
 def format_page(mutants: list[MutantRecord]) -> str:
     """Return the results as Markdown."""
-    verdicts = {verdict["mutant"]: verdict["says"] for verdict in SETTINGS.get("verdicts", [])}
-    text = ["# Mutants", "Written by `python -m benchmarks.mutants`; settings and verdicts in `mutants.toml`.", ""]
+    verdicts = {
+        verdict["mutant"]: verdict["says"] for verdict in SETTINGS.get("verdicts", [])
+    }
+    text = [
+        "# Mutants",
+        "Written by `python -m benchmarks.mutants`; settings and verdicts in `mutants.toml`.",
+        "",
+    ]
     text += [INTRODUCTION, ""]
-    text += ["| module | tried | killed | of these by a test written for it | survived |", "|---|---|---|---|---|"]
+    text += [
+        "| module | tried | killed | of these by a test written for it | survived |",
+        "|---|---|---|---|---|",
+    ]
     rows = [*dict.fromkeys(mutant["module"] for mutant in mutants), None]
     for module in rows:
         module_mutants = [m for m in mutants if module in (None, m["module"])]
         killed = [m for m in module_mutants if m["outcome"] == "killed"]
-        n_new_tests = sum(make_mutant_name(m["module"], m["new"]) in verdicts for m in killed)
+        n_new_tests = sum(
+            make_mutant_name(m["module"], m["new"]) in verdicts for m in killed
+        )
         label = "**all**" if module is None else f"`{module}`"
         text.append(
             f"| {label} | {len(module_mutants)} | {len(killed)} | {n_new_tests} | {len(module_mutants) - len(killed)} |"
         )
-    for title, kind in (("Survivors", "survived"), ("Survivors that mattered, and got a test", "killed")):
-        text += ["", f"## {title}", "| place | from | to | verdict |", "|---|---|---|---|"]
+    for title, kind in (
+        ("Survivors", "survived"),
+        ("Survivors that mattered, and got a test", "killed"),
+    ):
+        text += [
+            "",
+            f"## {title}",
+            "| place | from | to | verdict |",
+            "|---|---|---|---|",
+        ]
         for m in mutants:
             verdict = verdicts.get(
-                make_mutant_name(m["module"], m["new"]), "not looked at yet" if kind == "survived" else ""
+                make_mutant_name(m["module"], m["new"]),
+                "not looked at yet" if kind == "survived" else "",
             )
             if m["outcome"] == kind and verdict:
                 verdict = f"`{m['by']}`: {verdict}" if kind == "killed" else verdict
                 old, new = (m[side].replace("|", "\\|") for side in ("old", "new"))
-                text.append(f"| `{m['module']}:{m['line']}` | `{old}` | `{new}` | {verdict} |")
+                text.append(
+                    f"| `{m['module']}:{m['line']}` | `{old}` | `{new}` | {verdict} |"
+                )
     return "\n".join(text) + "\n"
 
 
@@ -243,14 +337,20 @@ def import_packages() -> None:
 
 def main() -> None:
     """Test mutants, print and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=[], help="modules, as in mutants.toml")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="modules, as in mutants.toml"
+    )
     parser.add_argument("--survivors", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     store = RESULTS / "mutants.json"
-    results: list[MutantRecord] = json.loads(store.read_text()) if store.exists() else []
+    results: list[MutantRecord] = (
+        json.loads(store.read_text()) if store.exists() else []
+    )
     only = None
     if options.survivors:
         only = {
@@ -259,15 +359,29 @@ def main() -> None:
             if m["outcome"] == "survived" or m["by"] == TIMED_OUT
         }
     order = [module["path"] for module in SETTINGS["modules"]]
-    modules = [] if options.write else [m for m in SETTINGS["modules"] if not options.only or m["path"] in options.only]
+    modules = (
+        []
+        if options.write
+        else [
+            m
+            for m in SETTINGS["modules"]
+            if not options.only or m["path"] in options.only
+        ]
+    )
     import_packages()
-    with ProcessPoolExecutor(options.jobs, mp_context=multiprocessing.get_context("fork")) as pool:
-        for future in as_completed([pool.submit(try_module, module, only) for module in modules]):
+    with ProcessPoolExecutor(
+        options.jobs, mp_context=multiprocessing.get_context("fork")
+    ) as pool:
+        for future in as_completed(
+            [pool.submit(try_module, module, only) for module in modules]
+        ):
             records = future.result()
             repeated = {(m["module"], m["new"]) for m in records}
             tried = {m["module"] for m in records} if only is None else set()
             results = [
-                m for m in results if m["module"] not in tried and (m["module"], m["new"]) not in repeated
+                m
+                for m in results
+                if m["module"] not in tried and (m["module"], m["new"]) not in repeated
             ] + records
             results.sort(key=lambda m: (order.index(m["module"]), m["line"]))
             store.write_text(json.dumps(results, indent=1) + "\n")

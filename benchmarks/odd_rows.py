@@ -1,21 +1,26 @@
-"""Oddities in a large table: ``rindices apply`` reads each as it is meant or names it, in the time of a clean table.
+"""Oddities in a large table: ``rindices apply`` reads each as it is meant or names it,
+in the time of a clean table.
 
-    python -m benchmarks.odd_rows [--rows 2000000] [--oddities 1000] [--folder FOLDER] [--out FILE]
+    python -m benchmarks.odd_rows [--rows 2000000] [--oddities 1000] [--folder FOLDER]
+    [--out FILE]
 
-Writes a csv file of 20 regions (0.3 GB for two million people) and plants oddities in random lines: quotation marks,
-line breaks, repeated people, encodings, control characters, missing and superfluous cells. Three versions are applied:
+Writes a csv file of 20 regions (0.3 GB for two million people) and plants oddities in
+random lines: quotation marks, line breaks, repeated people, encodings, control
+characters, missing and superfluous cells. Three versions are applied:
 
 clean
     Without oddities.
 readable
-    With those that can be read. All people must come out, with the R-indices of the clean file.
+    With those that can be read. All people must come out, with the R-indices of the
+    clean file.
 all
-    With all oddities. The lines and people that the errors name are removed from the file, as a user would do, and the
-    command is run again until it succeeds. Each oddity must be named, and nobody else may be missing from the result.
+    With all oddities. The lines and people that the errors name are removed from the
+    file, as a user would do, and the command is run again until it succeeds. Each
+    oddity must be named, and nobody else may be missing from the result.
 
-Every run has one process, and its processor time is compared with that of the clean file. A run that names repeated
-people looks for them in the parts of the table a second time, so a run with errors may take twice as long. Writes
-``results/odd_rows.md``.
+Every run has one process, and its processor time is compared with that of the clean
+file. A run that names repeated people looks for them in the parts of the table a second
+time, so a run with errors may take twice as long. Writes ``results/odd_rows.md``.
 """
 
 import argparse
@@ -47,22 +52,38 @@ MAX_ROUNDS = 8
 def make_block(first: int, people: int) -> dict[str, np.ndarray]:
     """Return ids, a comment, age and regions; columns of numbers have one decimal."""
     rng = np.random.default_rng([9, first])
-    columns = {"participant_id": np.array([f"sub-{k:08d}" for k in range(first, first + people)])}
-    columns |= {"comment": np.full(people, "none"), "age": rng.uniform(50, 80, people).round(1)}
-    return columns | {f"roi{k}": rng.normal(3000 + 100 * k, 200, people).round(1) for k in range(REGIONS)}
+    columns = {
+        "participant_id": np.array(
+            [f"sub-{k:08d}" for k in range(first, first + people)]
+        )
+    }
+    columns |= {
+        "comment": np.full(people, "none"),
+        "age": rng.uniform(50, 80, people).round(1),
+    }
+    return columns | {
+        f"roi{k}": rng.normal(3000 + 100 * k, 200, people).round(1)
+        for k in range(REGIONS)
+    }
 
 
 def write_clean(path: Path, rows: int) -> None:
     """Write the clean table."""
     with path.open("wb") as file:
         for first in range(0, rows, BLOCK):
-            options = pa_csv.WriteOptions(include_header=first == 0, quoting_style="none")
-            pa_csv.write_csv(pa.table(make_block(first, min(BLOCK, rows - first))), file, options)
+            options = pa_csv.WriteOptions(
+                include_header=first == 0, quoting_style="none"
+            )
+            pa_csv.write_csv(
+                pa.table(make_block(first, min(BLOCK, rows - first))), file, options
+            )
 
 
 def fit_model(folder: Path) -> Path:
     """Fit a model of one pattern with the covariate age, and return its file."""
-    frame = pd.DataFrame(make_block(10**7, 400)).assign(group=["control"] * 200 + ["patient"] * 200)
+    frame = pd.DataFrame(make_block(10**7, 400)).assign(
+        group=["control"] * 200 + ["patient"] * 200
+    )
     severity = np.random.default_rng(6).uniform(0, 0.5, 200)
     for k in range(REGIONS // 2):
         frame.loc[200:, f"roi{k}"] *= 1 - severity
@@ -70,7 +91,9 @@ def fit_model(folder: Path) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cohort = ri.read_cohort(folder / "train.csv", group="group", covariates=["age"])
-        ri.fit(cohort, 1, members=2, method="contrastive", workers=1).save(folder / "model.safetensors")
+        ri.fit(cohort, 1, members=2, method="contrastive", workers=1).save(
+            folder / "model.safetensors"
+        )
     return folder / "model.safetensors"
 
 
@@ -97,8 +120,12 @@ READABLE: dict[str, Callable[[bytes], bytes]] = {
     "comment with a quotation mark inside": change_comment(b'5" x'),
     "id in quotation marks": change_id(lambda name: b'"' + name + b'"'),
     "id with blanks around it": change_id(lambda name: b" " + name + b" "),
-    "id with letters in UTF-8": change_id(lambda name: name.replace(b"sub", "süb".encode())),
-    "id with letters in Latin-1": change_id(lambda name: name.replace(b"sub", "süb".encode("latin-1"))),
+    "id with letters in UTF-8": change_id(
+        lambda name: name.replace(b"sub", "süb".encode())
+    ),
+    "id with letters in Latin-1": change_id(
+        lambda name: name.replace(b"sub", "süb".encode("latin-1"))
+    ),
     "id that begins as a formula": change_id(lambda name: b"=" + name),
     "end of line of Windows": lambda line: line + b"\r",
     "empty line": lambda line: line + b"\n",
@@ -125,7 +152,9 @@ AT_THE_END = "person repeated at the end of the file"
 
 @dataclass(frozen=True)
 class Oddity:
-    """A planted oddity: its kind, the person, and the numbers of its lines in the file."""
+    """A planted oddity: its kind, the person, and the numbers of its lines
+    in the file.
+    """
 
     kind: str
     person: str
@@ -133,7 +162,9 @@ class Oddity:
 
 
 def plant_oddities(clean: Path, path: Path, kinds: dict[int, str]) -> list[Oddity]:
-    """Write a copy of a table with oddities of some kinds in some of its rows, counted from 0."""
+    """Write a copy of a table with oddities of some kinds in some of its rows, counted
+    from 0.
+    """
     changes, oddities, repeated, number = READABLE | REFUSED, [], [], 1
     with clean.open("rb") as source, path.open("wb") as target:
         target.write(source.readline())
@@ -146,7 +177,9 @@ def plant_oddities(clean: Path, path: Path, kinds: dict[int, str]) -> list[Oddit
             target.write(altered)
             last = number + altered.count(b"\n")
             person = split_id(altered)[0].strip(b' "') or split_id(line)[0]
-            oddities.append(Oddity(kinds[row], decode(person), range(number + 1, last + 1)))
+            oddities.append(
+                Oddity(kinds[row], decode(person), range(number + 1, last + 1))
+            )
             repeated += [line] if kinds[row] == AT_THE_END else []
             number = last
         target.writelines(repeated)
@@ -180,11 +213,20 @@ def apply(model: Path, table: Path, out: Path) -> Run:
         stderr.seek(0)
         printed = json.loads(stdout.read() or b"{}")
         messages = stderr.read().decode(errors="replace").splitlines()
-    return Run(os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, printed, messages)
+    return Run(
+        os.waitstatus_to_exitcode(status),
+        usage.ru_utime + usage.ru_stime,
+        printed,
+        messages,
+    )
 
 
-def remove_rows(table: Path, lines: set[int], people: set[str], repeated: set[str]) -> list[int]:
-    """Remove lines by number, people by id and all but the first row of repeated people; return the lines that stay."""
+def remove_rows(
+    table: Path, lines: set[int], people: set[str], repeated: set[str]
+) -> list[int]:
+    """Remove lines by number, people by id and all but the first row of repeated
+    people; return the lines that stay.
+    """
     met: set[str] = set()
     staying = [1]
     with table.open("rb") as source, table.with_suffix(".new").open("wb") as target:
@@ -201,34 +243,67 @@ def remove_rows(table: Path, lines: set[int], people: set[str], repeated: set[st
 
 
 class Mended(NamedTuple):
-    """The oddities that were named, and the numbers which the remaining lines had in the first file."""
+    """The oddities that were named, and the numbers which the remaining lines had in
+    the first file.
+    """
 
     named: set[Oddity]
     numbers: np.ndarray
 
 
-def mend_table(table: Path, problems: list[dict], oddities: list[Oddity], numbers: np.ndarray) -> Mended:
+def mend_table(
+    table: Path, problems: list[dict], oddities: list[Oddity], numbers: np.ndarray
+) -> Mended:
     """Remove what errors name, with the other lines of the same cell."""
-    lines = {int(numbers[int(k) - 1]) for p in problems if p["offender_kind"] == "row" for k in p["offenders"]}
-    repeated = {name for p in problems if p["code"] == "duplicate_ids" for name in p["offenders"]}
-    people = {name for p in problems if p["offender_kind"] == "participant" for name in p["offenders"]} - repeated
-    named = {o for o in oddities if lines & set(o.lines) or o.person in people | repeated}
+    lines = {
+        int(numbers[int(k) - 1])
+        for p in problems
+        if p["offender_kind"] == "row"
+        for k in p["offenders"]
+    }
+    repeated = {
+        name
+        for p in problems
+        if p["code"] == "duplicate_ids"
+        for name in p["offenders"]
+    }
+    people = {
+        name
+        for p in problems
+        if p["offender_kind"] == "participant"
+        for name in p["offenders"]
+    } - repeated
+    named = {
+        o for o in oddities if lines & set(o.lines) or o.person in people | repeated
+    }
     rest_of_cells = {line for o in named if "line break" in o.kind for line in o.lines}
     removed = set(np.flatnonzero(np.isin(numbers, list(lines | rest_of_cells))) + 1)
     staying = remove_rows(table, removed, people, repeated)
     return Mended(named, numbers[np.array(staying) - 1])
 
 
-def compare_people(out: Path, clean_out: Path, oddities: list[Oddity], rows: list[int], lost: set[int]) -> str:
-    """Return an empty text if all people but the ``lost`` rows have the R-indices of the clean table."""
+def compare_people(
+    out: Path, clean_out: Path, oddities: list[Oddity], rows: list[int], lost: set[int]
+) -> str:
+    """Return an empty text if all people but the ``lost`` rows have the R-indices of
+    the clean table.
+    """
     expected, table = pd.read_parquet(clean_out), pd.read_parquet(out)
     names = expected["participant_id"].to_numpy(dtype=object, copy=True)
     names[rows] = [oddity.person for oddity in oddities]
-    expected = expected.assign(participant_id=names).drop(index=list(lost)).reset_index(drop=True)
+    expected = (
+        expected.assign(participant_id=names)
+        .drop(index=list(lost))
+        .reset_index(drop=True)
+    )
     if len(table) != len(expected):
         return f"{len(table):,} people instead of {len(expected):,}"
     different = (table != expected) & ~(table.isna() & expected.isna())
-    return f"other results for {different.any(axis=1).sum():,} people" if different.to_numpy().any() else ""
+    return (
+        f"other results for {different.any(axis=1).sum():,} people"
+        if different.to_numpy().any()
+        else ""
+    )
 
 
 TEXT = """# Oddities in a large table
@@ -248,11 +323,15 @@ regions; one process. {readable:,} oddities that can be read and {refused:,} tha
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--oddities", type=int, default=1_000)
     parser.add_argument(
-        "--folder", type=Path, help="for the files, which are deleted; the temporary folder if left out"
+        "--folder",
+        type=Path,
+        help="for the files, which are deleted; the temporary folder if left out",
     )
     parser.add_argument(
         "--max-ratio",
@@ -263,12 +342,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "odd_rows.md")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        faults = run_versions(options.rows, options.oddities, options.max_ratio, Path(folder), options.out)
+        faults = run_versions(
+            options.rows, options.oddities, options.max_ratio, Path(folder), options.out
+        )
     print("\n".join(faults) or "no faults")
     sys.exit(bool(faults))
 
 
-def run_versions(rows: int, n_oddities: int, max_ratio: float, folder: Path, report: Path) -> list[str]:
+def run_versions(
+    rows: int, n_oddities: int, max_ratio: float, folder: Path, report: Path
+) -> list[str]:
     """Run all versions of the table, write the report, and return what is wrong."""
     model, clean, odd = fit_model(folder), folder / "clean.csv", folder / "odd.csv"
     write_clean(clean, rows)
@@ -276,7 +359,8 @@ def run_versions(rows: int, n_oddities: int, max_ratio: float, folder: Path, rep
     chosen = np.sort(rng.choice(rows, n_oddities, replace=False))
     all_kinds = [*READABLE, *REFUSED]
     kinds = {
-        int(row): all_kinds[k % len(all_kinds)] for row, k in zip(chosen, rng.permutation(n_oddities), strict=True)
+        int(row): all_kinds[k % len(all_kinds)]
+        for row, k in zip(chosen, rng.permutation(n_oddities), strict=True)
     }
     faults: list[str] = []
     table: list[str] = []
@@ -284,8 +368,14 @@ def run_versions(rows: int, n_oddities: int, max_ratio: float, folder: Path, rep
 
     def add_run(name: str, run: Run, named: int, people: object) -> None:
         ratio = run.seconds / first.seconds
-        codes = ", ".join(sorted({str(problem["code"]) for problem in run.printed.get("problems", [])}))
-        table.append(f"| {name} | {run.code} | {people} | {codes} | {named} | {run.seconds:.1f} | {ratio:.2f} |")
+        codes = ", ".join(
+            sorted(
+                {str(problem["code"]) for problem in run.printed.get("problems", [])}
+            )
+        )
+        table.append(
+            f"| {name} | {run.code} | {people} | {codes} | {named} | {run.seconds:.1f} | {ratio:.2f} |"
+        )
         if ratio > (2.0 if run.code else max_ratio):
             faults.append(f"{name}: {ratio:.2f} times the clean file")
 
@@ -294,7 +384,13 @@ def run_versions(rows: int, n_oddities: int, max_ratio: float, folder: Path, rep
     oddities = plant_oddities(clean, odd, readable)
     run = apply(model, odd, folder / "odd.parquet")
     add_run("readable", run, 0, f"{run.printed.get('people', 0):,}")
-    fault = compare_people(folder / "odd.parquet", folder / "clean.parquet", oddities, list(readable), set())
+    fault = compare_people(
+        folder / "odd.parquet",
+        folder / "clean.parquet",
+        oddities,
+        list(readable),
+        set(),
+    )
     faults += [f"readable: {fault or run.messages}"] if fault or run.code else []
 
     oddities = plant_oddities(clean, odd, kinds)
@@ -314,14 +410,30 @@ def run_versions(rows: int, n_oddities: int, max_ratio: float, folder: Path, rep
     return faults
 
 
-def judge_end(run: Run, oddities: list[Oddity], named: set[Oddity], kinds: dict[int, str], folder: Path) -> list[str]:
+def judge_end(
+    run: Run,
+    oddities: list[Oddity],
+    named: set[Oddity],
+    kinds: dict[int, str],
+    folder: Path,
+) -> list[str]:
     """Return what is wrong after the last run."""
     if run.code:
         return [f"all: still refused after {MAX_ROUNDS} runs: {run.messages[:3]}"]
-    faults = [f"not named: {o.kind}, {o.person}" for o in oddities if (o.kind in REFUSED) != (o in named)]
+    faults = [
+        f"not named: {o.kind}, {o.person}"
+        for o in oddities
+        if (o.kind in REFUSED) != (o in named)
+    ]
     stays = {"person repeated in the next line", AT_THE_END}
-    lost = {row for row, o in zip(kinds, oddities, strict=True) if o.kind in REFUSED and o.kind not in stays}
-    fault = compare_people(folder / "odd.parquet", folder / "clean.parquet", oddities, list(kinds), lost)
+    lost = {
+        row
+        for row, o in zip(kinds, oddities, strict=True)
+        if o.kind in REFUSED and o.kind not in stays
+    }
+    fault = compare_people(
+        folder / "odd.parquet", folder / "clean.parquet", oddities, list(kinds), lost
+    )
     return [*faults[:20], *([f"all: {fault}"] if fault else [])]
 
 
@@ -335,7 +447,10 @@ def write_report(
     faults: list[str],
 ) -> None:
     planted, counted = Counter(kinds.values()), Counter(oddity.kind for oddity in named)
-    lines = [f"| {kind} | {planted[kind]} | {planted[kind] - counted[kind]} | {counted[kind]} |" for kind in planted]
+    lines = [
+        f"| {kind} | {planted[kind]} | {planted[kind] - counted[kind]} | {counted[kind]} |"
+        for kind in planted
+    ]
     readable = sum(kind in READABLE for kind in kinds.values())
     text = TEXT.format(
         rows=rows,
@@ -344,7 +459,8 @@ def write_report(
         readable=readable,
         refused=len(kinds) - readable,
         table="\n".join(table),
-        verdict="; ".join(faults) or "Every oddity was read as it is meant or named, and nobody else is missing.",
+        verdict="; ".join(faults)
+        or "Every oddity was read as it is meant or named, and nobody else is missing.",
         kinds="\n".join(sorted(lines)),
     )
     report.write_text(text, "utf-8")

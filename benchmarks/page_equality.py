@@ -1,11 +1,13 @@
-"""Largest difference between the exported page, in a headless Chromium, and ``rindices apply``.
+"""Largest difference between the exported page, in a headless Chromium, and ``rindices
+apply``.
 
     python -m benchmarks.page_equality
 
-Fits models of every shape of the default method and one of the mean difference, writes a table of 1,000 new people of
-whom a quarter lack regions and some are unlike the training people, applies each model with the command and with its
-page, opened as a file, and writes ``results/page_equality.json`` and ``.md``. Models that are there already are not
-measured again.
+Fits models of every shape of the default method and one of the mean difference, writes
+a table of 1,000 new people of whom a quarter lack regions and some are unlike the
+training people, applies each model with the command and with its page, opened as a
+file, and writes ``results/page_equality.json`` and ``.md``. Models that are there
+already are not measured again.
 """
 
 import json
@@ -29,7 +31,14 @@ HERE = Path(__file__).parent
 OUT = HERE / "results" / "page_equality.json"
 N_PEOPLE, TRAINING_SEED, NEW_SEED = 1_000, 0, 9
 SHAPES = {"straight": "basic", "curved": "staged", "interacting": "together"}
-AVERAGE = replace(TASKS["basic"], beta=(900.0, 900.0), noise=0.0, rate=0.1, n_controls=150, n_patients=200)
+AVERAGE = replace(
+    TASKS["basic"],
+    beta=(900.0, 900.0),
+    noise=0.0,
+    rate=0.1,
+    n_controls=150,
+    n_patients=200,
+)
 READY = "document.getElementById('status').textContent === 'Ready.'"
 DONE = "/Done|cannot/.test(document.getElementById('status').textContent)"
 
@@ -42,12 +51,19 @@ def fit_model(kind: str) -> ri.FittedModel:
 
 
 def make_table() -> pd.DataFrame:
-    """Return new people with missing cells, altered regions, another unit, and covariates out of range."""
-    task = replace(TASKS["basic"], n_controls=N_PEOPLE * 2 // 5, n_patients=N_PEOPLE * 3 // 5)
+    """Return new people with missing cells, altered regions, another unit, and
+    covariates out of range.
+    """
+    task = replace(
+        TASKS["basic"], n_controls=N_PEOPLE * 2 // 5, n_patients=N_PEOPLE * 3 // 5
+    )
     cohort: Cohort = ri.simulate_cohort(task, NEW_SEED).cohort
     rng = np.random.default_rng(NEW_SEED)
     values, covariates = cohort.volumes.to_numpy(copy=True), cohort.covariates.copy()
-    sets = [rng.choice(values.shape[1], size, replace=False) for size in rng.integers(1, 40, 25)]
+    sets = [
+        rng.choice(values.shape[1], size, replace=False)
+        for size in rng.integers(1, 40, 25)
+    ]
     for row in range(0, N_PEOPLE, 4):
         values[row, sets[row // 4 % len(sets)]] = np.nan
     for row in range(1, N_PEOPLE, 25):
@@ -65,15 +81,29 @@ def compare(model: ri.FittedModel, folder: Path) -> dict[str, Any]:
     export_page(model, folder / "model.html")
     table = folder / "new.csv"
     make_table().to_csv(table, index=False)
-    arguments = [folder / "model.safetensors", table, "--out", folder / "applied.tsv", "--workers", "1"]
+    arguments = [
+        folder / "model.safetensors",
+        table,
+        "--out",
+        folder / "applied.tsv",
+        "--workers",
+        "1",
+    ]
     subprocess.run(["rindices", "apply", *map(str, arguments)], check=True)
     with Browser() as browser:
         tab = browser.open(folder / "model.html", ready=READY)
         tab.give_files("#files", [table])
         tab.wait(DONE, 600)
         saved = tab.download("#save", folder / "r_indices.tsv")
-        requests = [url for url in tab.list_requests() if url != (folder / "model.html").as_uri()]
-    applied, page = (pd.read_csv(path, sep="\t", keep_default_na=False) for path in (folder / "applied.tsv", saved))
+        requests = [
+            url
+            for url in tab.list_requests()
+            if url != (folder / "model.html").as_uri()
+        ]
+    applied, page = (
+        pd.read_csv(path, sep="\t", keep_default_na=False)
+        for path in (folder / "applied.tsv", saved)
+    )
     assert list(page.columns) == list(applied.columns)
     assert list(page["participant_id"]) == list(applied["participant_id"])
     ends = [name for name in applied if name.endswith(("_low", "_high"))]
@@ -104,7 +134,9 @@ def format_table(results: dict[str, Any]) -> str:
         lines.append(
             f"| {kind} | {row['people']:,} | {row['novel']} | {numbers} | {row['requests']} | {row['megabytes']:.1f} |"
         )
-    return "\n".join([*lines, "", "Written by `python -m benchmarks.page_equality`.", ""])
+    return "\n".join(
+        [*lines, "", "Written by `python -m benchmarks.page_equality`.", ""]
+    )
 
 
 def main() -> None:

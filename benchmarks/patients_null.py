@@ -1,11 +1,13 @@
 """How often a difference is reported in real tables whose labels were exchanged.
 
-Usage: ``python -m benchmarks.patients_null [--draws 400] [--data ../shared/data/patients] [--workers 2]``
+Usage: ``python -m benchmarks.patients_null [--draws 400] [--data
+../shared/data/patients] [--workers 2]``
 
-Labels are exchanged at random within each site, so the patients of a draw are no patients. A test at the level 0.05 may
-report a difference in about 5 % of the draws. The seeds of the draws (5000 and up) were used for no choice. Also writes
-what the tests say of the true labels. Writes ``results/patients_null.json`` and ``.md``.
-A run that was stopped goes on.
+Labels are exchanged at random within each site, so the patients of a draw are no
+patients. A test at the level 0.05 may report a difference in about 5 % of the draws.
+The seeds of the draws (5000 and up) were used for no choice. Also writes what the tests
+say of the true labels. Writes ``results/patients_null.json`` and ``.md``. A run that
+was stopped goes on.
 """
 
 import argparse
@@ -30,7 +32,11 @@ def exchange_labels(cohort: Cohort, seed: int) -> Cohort:
     """Return the cohort with labels exchanged within sites."""
     rng = np.random.default_rng(seed)
     labels = cohort.people[GROUP].to_numpy(dtype=object).copy()
-    sites = cohort.people[SITE].astype(str).to_numpy() if SITE in cohort.people else np.zeros(len(cohort))
+    sites = (
+        cohort.people[SITE].astype(str).to_numpy()
+        if SITE in cohort.people
+        else np.zeros(len(cohort))
+    )
     for site in np.unique(sites):
         rows = np.flatnonzero(sites == site)
         labels[rows] = labels[rng.permutation(rows)]
@@ -44,10 +50,13 @@ def test_exchanged(cohort: Cohort, seed: int) -> tuple[float, str]:
 
 
 def measure_table(cohort: Cohort, draws: int, workers: int) -> dict[str, Any]:
-    """Return the result of the true labels and the share of exchanged labels with a difference."""
+    """Return the result of the true labels and the share of exchanged labels with a
+    difference.
+    """
     true = run_group_tests(cohort)
     runs = Parallel(n_jobs=workers)(
-        delayed(test_exchanged)(cohort, seed) for seed in range(FIRST_SEED, FIRST_SEED + draws)
+        delayed(test_exchanged)(cohort, seed)
+        for seed in range(FIRST_SEED, FIRST_SEED + draws)
     )
     return {
         "controls": cohort.n_controls,
@@ -58,8 +67,12 @@ def measure_table(cohort: Cohort, draws: int, workers: int) -> dict[str, Any]:
         "smallest_effect": true.smallest_effect,
         "excess": true.dimensions.dimension_tests[0].excess,
         "draws": draws,
-        "reported": float(np.mean([finding != Finding.NO_DIFFERENCE for _, finding in runs])),
-        "patterns_reported": float(np.mean([finding == Finding.PATTERNS for _, finding in runs])),
+        "reported": float(
+            np.mean([finding != Finding.NO_DIFFERENCE for _, finding in runs])
+        ),
+        "patterns_reported": float(
+            np.mean([finding == Finding.PATTERNS for _, finding in runs])
+        ),
     }
 
 
@@ -75,7 +88,13 @@ def format_table(results: dict[str, Any]) -> str:
     ]
     for name, row in results.items():
         size = f"{row['controls']} + {row['patients']}"
-        cells = [name, size, row["regions"], f"{row['p']:.3f}", row["finding"].replace("_", " ")]
+        cells = [
+            name,
+            size,
+            row["regions"],
+            f"{row['p']:.3f}",
+            row["finding"].replace("_", " "),
+        ]
         cells += [f"{row['smallest_effect']:.2f}", row["draws"]]
         cells += [f"{row['reported']:.1%}", f"{row['patterns_reported']:.1%}"]
         lines.append(f"| {' | '.join(map(str, cells))} |")
@@ -84,7 +103,9 @@ def format_table(results: dict[str, Any]) -> str:
 
 def main() -> None:
     """Measure and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/patients"))
     parser.add_argument("--workers", type=int, default=2)
@@ -93,7 +114,9 @@ def main() -> None:
     results: dict[str, Any] = json.loads(OUT.read_text("utf-8")) if OUT.exists() else {}
     for name in TABLES:
         if results.get(name, {}).get("draws") != options.draws:
-            results[name] = measure_table(tables[name]().cohort, options.draws, options.workers)
+            results[name] = measure_table(
+                tables[name]().cohort, options.draws, options.workers
+            )
             OUT.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     OUT.with_suffix(".md").write_text(format_table(results), "utf-8")
     print(format_table(results))

@@ -1,11 +1,12 @@
-"""Accuracy that ``rindices power`` predicts, compared with the benchmark, at three sizes.
+"""Accuracy that ``rindices power`` predicts, compared with the benchmark, at three
+sizes.
 
 Usage: ``python -m benchmarks.power [--cohorts 10] [--workers -1]``
 
-Runs ``power`` on the sizes of the tasks tiny, small and basic, with other cohorts, and compares its accuracy with the
-committed results of the suites stress and paper (learner contrastive). Writes
-``results/power/against_benchmark.json`` and ``.md``. The time is that of ``scripts/make_power.py``, the command with
-its default sizes and effects.
+Runs ``power`` on the sizes of the tasks tiny, small and basic, with other cohorts, and
+compares its accuracy with the committed results of the suites stress and paper (learner
+contrastive). Writes ``results/power/against_benchmark.json`` and ``.md``. The time is
+that of ``scripts/make_power.py``, the command with its default sizes and effects.
 """
 
 import argparse
@@ -21,9 +22,15 @@ SIZES = {"tiny": "stress", "small": "stress", "basic": "paper"}
 
 
 def read_benchmark(task: str) -> dict[str, Any]:
-    """Return the committed mean and standard error of the learner contrastive on a task."""
-    summary = json.loads((RESULTS / SIZES[task] / "results.json").read_text("utf-8"))["summary"]
-    return next(row for row in summary if (row["task"], row["learner"]) == (task, "contrastive"))
+    """Return the committed mean and standard error of the learner contrastive on a
+    task.
+    """
+    summary = json.loads((RESULTS / SIZES[task] / "results.json").read_text("utf-8"))[
+        "summary"
+    ]
+    return next(
+        row for row in summary if (row["task"], row["learner"]) == (task, "contrastive")
+    )
 
 
 def main() -> None:
@@ -34,7 +41,13 @@ def main() -> None:
     options = parser.parse_args()
     people = tuple((TASKS[task].n_controls, TASKS[task].n_patients) for task in SIZES)
     study = run_power(
-        PowerConfig(people, (TASKS["basic"].rate,), cohorts=options.cohorts, covariates=()), workers=options.workers
+        PowerConfig(
+            people=people,
+            rates=(TASKS["basic"].rate,),
+            cohorts=options.cohorts,
+            covariates=(),
+        ),
+        workers=options.workers,
     )
     rows = []
     for task, row in zip(SIZES, study.rows, strict=True):
@@ -42,21 +55,35 @@ def main() -> None:
         error = (row.accuracy_se**2 + direct["se"] ** 2) ** 0.5
         difference = row.accuracy - direct["mean"]
         rows.append(
-            {"task": task, "controls": row.controls, "patients": row.patients, "power": row.accuracy}
-            | {"power_se": row.accuracy_se, "benchmark": direct["mean"], "benchmark_se": direct["se"]}
+            {
+                "task": task,
+                "controls": row.controls,
+                "patients": row.patients,
+                "power": row.accuracy,
+            }
+            | {
+                "power_se": row.accuracy_se,
+                "benchmark": direct["mean"],
+                "benchmark_se": direct["se"],
+            }
             | {"cohorts": direct["n"], "standard_errors": difference / error}
         )
     result = {"cohorts": options.cohorts, "rows": rows}
     folder = RESULTS / "power"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "against_benchmark.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    (folder / "against_benchmark.json").write_text(
+        json.dumps(result, indent=1) + "\n", "utf-8"
+    )
     (folder / "against_benchmark.md").write_text(format_table(result), "utf-8")
     print(format_table(result))
 
 
 def format_table(result: dict[str, Any]) -> str:
     """Return the comparison as a table."""
-    lines = ["| controls + patients | power | benchmark | apart, in standard errors |", "|---|---|---|---|"]
+    lines = [
+        "| controls + patients | power | benchmark | apart, in standard errors |",
+        "|---|---|---|---|",
+    ]
     for row in result["rows"]:
         estimated = f"{row['power']:.3f} +- {row['power_se']:.3f}"
         direct = f"{row['benchmark']:.3f} +- {row['benchmark_se']:.3f} ({row['cohorts']} cohorts)"

@@ -1,9 +1,11 @@
-"""Write ``docs/scale.md``: the cost of a study at any size, from committed measurements.
+"""Write ``docs/scale.md``: the cost of a study at any size, from committed
+measurements.
 
     python -m benchmarks.scale
 
-Fills ``scale_template.md`` from ``results/study_cost.json``, ``parts.json``, ``step_scaling.json``,
-``engine_overhead.json``, ``engine_speedup.json`` and ``apply_scale.json``.
+Fills ``scale_template.md`` from ``results/study_cost.json``, ``parts.json``,
+``step_scaling.json``, ``engine_overhead.json``, ``engine_speedup.json`` and
+``apply_scale.json``.
 """
 
 import json
@@ -30,21 +32,36 @@ def read_result(name: str) -> Any:
 
 def format_costs(studies: dict[str, Any], parts: list[dict[str, Any]]) -> str:
     """Return the table of costs of studies in memory and in parts."""
-    rows = ["| study | processor seconds | MB of the largest process |", "|---|---|---|"]
+    rows = [
+        "| study | processor seconds | MB of the largest process |",
+        "|---|---|---|",
+    ]
     for name, text in STUDIES.items():
-        rows.append(f"| {text} | {studies[name]['seconds']:,.0f} | {studies[name]['mb']:,.0f} |")
+        rows.append(
+            f"| {text} | {studies[name]['seconds']:,.0f} | {studies[name]['mb']:,.0f} |"
+        )
     for row in parts:
         if row["method"] == "trajectories":
-            seconds = row["processor seconds of the workers"] + row["processor seconds of the centre"]
+            seconds = (
+                row["processor seconds of the workers"]
+                + row["processor seconds of the centre"]
+            )
             text = f"{row['people']:,} people, 139 regions; in parts, three patterns"
-            rows.append(f"| {text} | {seconds:,} | {row['MB of the largest worker']:,} |")
+            rows.append(
+                f"| {text} | {seconds:,} | {row['MB of the largest worker']:,} |"
+            )
     return "\n".join(rows)
 
 
 def compute_growth(parts: list[dict[str, Any]]) -> float:
-    """Return the processor seconds of reading, adjustment and tests per extra million people."""
+    """Return the processor seconds of reading, adjustment and tests per extra million
+    people.
+    """
     seconds = {
-        row["people"]: sum(row["processor seconds by stage"][stage] for stage in ("reading", "adjustment", "tests"))
+        row["people"]: sum(
+            row["processor seconds by stage"][stage]
+            for stage in ("reading", "adjustment", "tests")
+        )
         for row in parts
     }
     fewest, most = min(seconds), max(seconds)
@@ -53,7 +70,9 @@ def compute_growth(parts: list[dict[str, Any]]) -> float:
 
 def format_page() -> str:
     """Return the page."""
-    parts, overhead, applied = (read_result(n) for n in ("parts", "engine_overhead", "apply_scale"))
+    parts, overhead, applied = (
+        read_result(n) for n in ("parts", "engine_overhead", "apply_scale")
+    )
     steps = {growth["growth"]: growth["rows"] for growth in read_result("step_scaling")}
     by_people = {row["people"]: row["ms"] for row in steps["people, batch at most 256"]}
     speed_up = read_result("engine_speedup")["results"]
@@ -69,7 +88,9 @@ def format_page() -> str:
         "ms_per_set": overhead["ms_per_set"],
         "grown": overhead["client_mb_most"] - overhead["client_mb_before"],
         "load": overhead["load_at_start"],
-        "speed": "; ".join(f"{row['engine']} {row['speed_up']:.2f}" for row in speed_up),
+        "speed": "; ".join(
+            f"{row['engine']} {row['speed_up']:.2f}" for row in speed_up
+        ),
         "paper_people": BASE["people"],
         "paper_hours": STUDY_STEPS * by_people[BASE["people"]] / HOUR_MS,
         "large_hours": STUDY_STEPS * by_people[50_000] / HOUR_MS,

@@ -2,9 +2,9 @@
 
     python -m benchmarks.step_scaling
 
-Seconds per step of one stack (processor time, one thread, minimum of several), the memory of its weights, moments and
-buffers, and the exponent of each growth. Writes ``results/step_scaling.json``, ``.md`` (with the cost of studies) and
-``.png``.
+Seconds per step of one stack (processor time, one thread, minimum of several), the
+memory of its weights, moments and buffers, and the exponent of each growth. Writes
+``results/step_scaling.json``, ``.md`` (with the cost of studies) and ``.png``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,15 @@ from rindices.learners.gan.recipe import Recipe, TrainingPlan
 from rindices.learners.gan.state import TrainingState, make_training_state
 
 BASE = {"people": 1392, "regions": 139, "patterns": 3, "members": 1, "cap": None}
-STUDY_STEPS = 75 * 25_000 + 10 * 100_000  # fifteen settings of five members, then ten members of the best
+STUDY_STEPS = (
+    75 * 25_000 + 10 * 100_000
+)  # fifteen settings of five members, then ten members of the best
 GROWTHS: dict[str, tuple[str, list[int], int | None]] = {
-    "people, batch by the paper's rule": ("people", [900, 1392, 5000, 15_000, 50_000, 500_000], None),
+    "people, batch by the paper's rule": (
+        "people",
+        [900, 1392, 5000, 15_000, 50_000, 500_000],
+        None,
+    ),
     "people, batch at most 256": ("people", [900, 1392, 5000, 50_000, 500_000], 256),
     "regions": ("regions", [50, 100, 139, 250, 500, 1000], None),
     "patterns": ("patterns", [1, 2, 3, 5, 7, 10], None),
@@ -35,12 +41,19 @@ GROWTHS: dict[str, tuple[str, list[int], int | None]] = {
 }
 
 
-def make_state(people: int, regions: int, patterns: int, members: int, cap: int | None) -> TrainingState:
+def make_state(
+    people: int, regions: int, patterns: int, members: int, cap: int | None
+) -> TrainingState:
     """Return a stack on random people, a third of them controls as in the paper."""
     controls = int(people * 492 / 1392)
     x = 1 + 0.1 * torch.randn(controls, regions)
     y = 0.9 + 0.1 * torch.randn(people - controls, regions)
-    plan = TrainingPlan(patterns, Recipe().replace(max_batch=cap), members=tuple(range(members)), stack=members)
+    plan = TrainingPlan(
+        patterns=patterns,
+        recipe=Recipe().replace(max_batch=cap),
+        members=tuple(range(members)),
+        stack=members,
+    )
     return make_training_state(plan.members, plan, x, y)
 
 
@@ -57,7 +70,10 @@ def time_step(state: TrainingState, budget: float) -> float:
 
 def measure_memory_mb(state: TrainingState) -> float:
     """Return the memory of weights, moments and people."""
-    tensors = [*state.stack.networks.parameters(), *(moment for _, moment in state.stack.collect_moments())]
+    tensors = [
+        *state.stack.networks.parameters(),
+        *(moment for _, moment in state.stack.collect_moments()),
+    ]
     tensors += [state.batches.table, *state.batches.orders]
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors) / 1e6
 
@@ -69,13 +85,22 @@ def measure_growth(name: str, budget: float) -> dict[str, Any]:
     for value in values:
         state = make_state(**(BASE | {axis: value, "cap": cap}))
         cost = time_step(state, budget)
-        rows.append({axis: value, "batch": state.batches.batch, "ms": 1e3 * cost, "mb": measure_memory_mb(state)})
+        rows.append(
+            {
+                axis: value,
+                "batch": state.batches.batch,
+                "ms": 1e3 * cost,
+                "mb": measure_memory_mb(state),
+            }
+        )
         print(name, rows[-1], file=sys.stderr, flush=True)
     return {"growth": name, "axis": axis, "rows": rows} | fit_exponents(axis, rows)
 
 
 def fit_exponents(axis: str, rows: list[dict[str, float]]) -> dict[str, float]:
-    """Return the slope of log cost over log size, over all sizes and over the last two."""
+    """Return the slope of log cost over log size, over all sizes and over
+    the last two.
+    """
     x, y = (np.log([row[key] for row in rows]) for key in (axis, "ms"))
     last = (y[-1] - y[-2]) / (x[-1] - x[-2])
     return {"exponent": float(np.polyfit(x, y, 1)[0]), "last_exponent": float(last)}
@@ -103,13 +128,18 @@ def format_table(results: list[dict[str, Any]]) -> str:
 
 def format_study_costs(results: list[dict[str, Any]]) -> str:
     """Return the cost of studies, from the measured steps."""
-    by_name = {result["growth"]: {row["people"]: row for row in result["rows"]} for result in results[:2]}
+    by_name = {
+        result["growth"]: {row["people"]: row for row in result["rows"]}
+        for result in results[:2]
+    }
     lines = []
     for people in (1392, 50_000, 500_000):
         parts = []
         for name, rows in by_name.items():
             hours = rows[people]["ms"] / 3.6e6 * STUDY_STEPS
-            parts.append(f"{hours:,.0f} core-hours and {rows[people]['mb']:,.0f} MB a member ({name.split(', ')[1]})")
+            parts.append(
+                f"{hours:,.0f} core-hours and {rows[people]['mb']:,.0f} MB a member ({name.split(', ')[1]})"
+            )
         lines.append(f"- {people:,} people: {' or '.join(parts)}.")
     head = (
         "A study of the paper's size (M = 2, 3, 4 and five lambda: 75 members of 25,000 steps, and ten of 100,000; 139 "
@@ -126,7 +156,8 @@ def draw_figure(results: list[dict[str, Any]], path: Path) -> None:
         x = [row[result["axis"]] for row in result["rows"]]
         axis.loglog(x, [row["ms"] for row in result["rows"]], "o-")
         axis.set(
-            title=f"{result['growth'].replace(', ', chr(10))}\nexponent {result['exponent']:.2f}", xlabel=result["axis"]
+            title=f"{result['growth'].replace(', ', chr(10))}\nexponent {result['exponent']:.2f}",
+            xlabel=result["axis"],
         )
     axes[0].set_ylabel("ms per step, one thread")
     figure.savefig(path, dpi=120)
@@ -134,13 +165,19 @@ def draw_figure(results: list[dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "step_scaling.json")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(__file__).parent / "results" / "step_scaling.json",
+    )
     parser.add_argument("--budget", type=float, default=1.5, help="seconds per size")
     options = parser.parse_args()
     torch.set_num_threads(1)
     results = [measure_growth(name, options.budget) for name in GROWTHS]
     options.out.write_text(json.dumps(results, indent=1) + "\n")
-    options.out.with_suffix(".md").write_text(format_table(results) + format_study_costs(results))
+    options.out.with_suffix(".md").write_text(
+        format_table(results) + format_study_costs(results)
+    )
     draw_figure(results, options.out.with_suffix(".png"))
 
 

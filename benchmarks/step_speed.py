@@ -1,11 +1,14 @@
-"""Time of a training step: its bare matrix products, rindices, and the authors' package.
+"""Time of a training step: its bare matrix products, rindices, and the authors'
+package.
 
     python -m benchmarks.step_speed [--threads 1 2] [--members 1 5 10] [--json]
 
-Times are milliseconds per member and step, the minimum of many short, interleaved bursts: processor time with one
-thread (other work on the machine does not count), elapsed time with two. The products of a real step are recorded with
-their shapes and strides, and repeated on other buffers. The authors' package is installed into a temporary folder with
-``pip install --no-deps --target FOLDER SurrealGAN==0.1.1``; only its training step is used.
+Times are milliseconds per member and step, the minimum of many short, interleaved
+bursts: processor time with one thread (other work on the machine does not count),
+elapsed time with two. The products of a real step are recorded with their shapes and
+strides, and repeated on other buffers. The authors' package is installed into a
+temporary folder with ``pip install --no-deps --target FOLDER SurrealGAN==0.1.1``; only
+its training step is used.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ class ProductRecorder(TorchDispatchMode):
         super().__init__()
         self.members, self.seen = members, []  # type: ignore[var-annotated]
 
-    def __torch_dispatch__(self, func: Any, types: Any, options: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, options: Any = (), kwargs: Any = None
+    ) -> Any:
         name = func.__name__
         if "bmm" in name:
             left, right = options[1:3] if "badd" in name else options[:2]
@@ -54,10 +59,15 @@ def make_states(members: int, stack: int) -> list[TrainingState]:
     """Return members at their start on random people."""
     x, y = torch.randn(CONTROLS, REGIONS), torch.randn(PATIENTS, REGIONS)
     rec = Recipe().replace(learning_rate=8e-4)
-    plan = TrainingPlan(PATTERNS, rec, members=tuple(range(members)), stack=stack)
+    plan = TrainingPlan(
+        patterns=PATTERNS, recipe=rec, members=tuple(range(members)), stack=stack
+    )
     starts = range(0, members, stack)
     return [
-        make_training_state(plan.members[start : start + stack], plan, 1 + 0.1 * x, 0.9 + 0.1 * y) for start in starts
+        make_training_state(
+            plan.members[start : start + stack], plan, 1 + 0.1 * x, 0.9 + 0.1 * y
+        )
+        for start in starts
     ]
 
 
@@ -96,7 +106,9 @@ def make_burst(
 
 
 def upstream_burst(folder: Path, batch: int, steps: int) -> Burst:
-    """Return a function that runs the authors' training step with their settings for this sample size."""
+    """Return a function that runs the authors' training step with their settings for
+    this sample size.
+    """
     sys.path.insert(0, str(folder))
     from SurrealGAN.model import SurrealGAN, dotdict  # type: ignore[import-not-found]
 
@@ -104,7 +116,10 @@ def upstream_burst(folder: Path, batch: int, steps: int) -> Burst:
     options |= {"nROI": REGIONS, "npattern": PATTERNS, "lr": 8e-4, "beta1": 0.5}
     model = SurrealGAN()
     model.create(dotdict(options | {"max_gnorm": 100, "lipschitz_k": 0.5}))
-    x, y = 1 + 0.1 * torch.randn(batch, REGIONS), 0.9 + 0.1 * torch.randn(batch, REGIONS)
+    x, y = (
+        1 + 0.1 * torch.randn(batch, REGIONS),
+        0.9 + 0.1 * torch.randn(batch, REGIONS),
+    )
 
     def burst() -> None:
         for _ in range(steps):
@@ -113,7 +128,9 @@ def upstream_burst(folder: Path, batch: int, steps: int) -> Burst:
     return burst
 
 
-def measure_minimum(bursts: dict[str, Burst], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
+def measure_minimum(
+    bursts: dict[str, Burst], rounds: int, clock: Callable[[], float]
+) -> dict[str, float]:
     """Return the minimum seconds of each burst, all run in turn."""
     best = dict.fromkeys(bursts, float("inf"))
     for _ in range(rounds):
@@ -124,12 +141,15 @@ def measure_minimum(bursts: dict[str, Burst], rounds: int, clock: Callable[[], f
     return best
 
 
-def measure_row(threads: int, members: int, stack: int, rounds: int, folder: Path) -> dict[str, float]:
+def measure_row(
+    threads: int, members: int, stack: int, rounds: int, folder: Path
+) -> dict[str, float]:
     """Measure one row of the table."""
     states, steps = make_states(members, stack), 5 if threads == 1 else 1
     for state in states:
         state.products = record_products(state)  # type: ignore[attr-defined]
-    # One stack uses the threads of torch; several stacks run in one thread each, as in ``train``.
+    # One stack uses the threads of torch; several stacks run in one thread each, as in
+    # ``train``.
     torch.set_num_threads(threads)
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     used_pool = pool if threads > 1 and len(states) > 1 else None
@@ -138,7 +158,9 @@ def measure_row(threads: int, members: int, stack: int, rounds: int, folder: Pat
         "ours": make_burst(train.run_steps, states, steps, used_pool),
         "upstream": upstream_burst(folder, states[0].batches.batch, 1),
     }
-    best = measure_minimum(bursts, rounds, time.process_time if threads == 1 else time.perf_counter)
+    best = measure_minimum(
+        bursts, rounds, time.process_time if threads == 1 else time.perf_counter
+    )
     pool.shutdown()
     per_step = {"bare": members * steps, "ours": members * steps, "upstream": 1}
     ms = {name: 1e3 * seconds / per_step[name] for name, seconds in best.items()}
@@ -155,11 +177,22 @@ def measure_row(threads: int, members: int, stack: int, rounds: int, folder: Pat
 
 
 def install_upstream(folder: Path, version: str = "0.1.1") -> None:
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--target",
+        str(folder),
+    ]
     subprocess.run([*command, f"SurrealGAN=={version}"], check=True, stdout=sys.stderr)
 
 
-def iterate_rows(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, float]]:
+def iterate_rows(
+    options: argparse.Namespace, folder: Path
+) -> Iterator[dict[str, float]]:
     for threads in options.threads:
         for members in options.members:
             stack = min(options.stack, members)
@@ -170,10 +203,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--members", type=int, nargs="+", default=[1, 5, 10])
-    parser.add_argument("--stack", type=int, default=TrainingPlan(1).stack, help="members per stack")
+    parser.add_argument(
+        "--stack",
+        type=int,
+        default=TrainingPlan(patterns=1).stack,
+        help="members per stack",
+    )
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--upstream", type=Path, help="folder that already holds the package")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "step_speed.json")
+    parser.add_argument(
+        "--upstream", type=Path, help="folder that already holds the package"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(__file__).parent / "results" / "step_speed.json",
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

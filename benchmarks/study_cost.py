@@ -1,10 +1,11 @@
 """Processor seconds and memory of ``rindices fit`` with the default method.
 
-Usage: ``python -m benchmarks.study_cost [--studies NAME ...]``. Each study is one command with one worker: all
-numbers of patterns (three patterns and five members where there are 1,000 regions), evidence, tests and report.
-Simulated cohorts of the task basic: that of the README (1,392 people, the median of three runs), 50,000 people, 10
-regions, and 1,000 regions, of which most are copies of others plus noise. Writes ``results/study_cost.json`` and
-``.md``; studies that are not named keep their results.
+Usage: ``python -m benchmarks.study_cost [--studies NAME ...]``. Each study is one
+command with one worker: all numbers of patterns (three patterns and five members where
+there are 1,000 regions), evidence, tests and report. Simulated cohorts of the task
+basic: that of the README (1,392 people, the median of three runs), 50,000 people, 10
+regions, and 1,000 regions, of which most are copies of others plus noise. Writes
+``results/study_cost.json`` and ``.md``; studies that are not named keep their results.
 """
 
 import argparse
@@ -35,7 +36,16 @@ STUDIES = {
 }
 N_RUNS = {"README": 3}
 OPTIONS = {"many regions": ["--patterns", "3", "--members", "5"]}
-FIT = ["--participants", "participants.tsv", "--group", "group", "--controls", "control", "--covariates", "age,sex,icv"]
+FIT = [
+    "--participants",
+    "participants.tsv",
+    "--group",
+    "group",
+    "--controls",
+    "control",
+    "--covariates",
+    "age,sex,icv",
+]
 
 
 def write_study(name: str, folder: Path) -> None:
@@ -47,7 +57,9 @@ def write_study(name: str, folder: Path) -> None:
     write_cohort(simulated, folder)
     table = pd.read_csv(folder / "volumes.csv", index_col=0)
     if name == "few regions":
-        chosen = list(dict.fromkeys(region for regions in task.patterns for region in regions[:5]))[:10]
+        chosen = list(
+            dict.fromkeys(region for regions in task.patterns for region in regions[:5])
+        )[:10]
         table = table[[region.replace("MUSE_", "DL_MUSE_Volume_") for region in chosen]]
     elif name == "many regions":
         rng = np.random.default_rng(0)
@@ -55,49 +67,99 @@ def write_study(name: str, folder: Path) -> None:
         noise = rng.normal(1.0, 0.05, size=(len(table), len(chosen)))
         copies = pd.DataFrame(table.iloc[:, chosen].to_numpy() * noise, table.index)
         table = table.join(copies.add_prefix("copy"))
-        table.columns = [f"region{k}" for k in range(table.shape[1])]  # a plain table: all columns are regions
+        table.columns = [
+            f"region{k}" for k in range(table.shape[1])
+        ]  # a plain table: all columns are regions
     table.to_csv(folder / "volumes.csv")
 
 
 def measure(folder: Path, options: Sequence[str] = ()) -> dict[str, float]:
-    """Return processor seconds and peak megabytes of ``rindices fit`` for a folder with tables."""
+    """Return processor seconds and peak megabytes of ``rindices fit`` for a folder with
+    tables.
+    """
     code = "import sys\nfrom rindices.cli.main import run\ntry:\n    run()\nfinally:\n"
-    # VmHWM begins with the program; the peak of getrusage is that of the parent where it is larger
+    # VmHWM begins with the program; the peak of getrusage is that of the parent where
+    # it is larger
     code += "    print('peak', open('/proc/self/status').read().split('VmHWM:')[1].split()[0], file=sys.stderr)\n"
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    threads = dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"
+    )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as out:
-        command = [sys.executable, "-c", code, "fit", "volumes.csv", *FIT, *options, "--workers", "1", "--out", out]
+        command = [
+            sys.executable,
+            "-c",
+            code,
+            "fit",
+            "volumes.csv",
+            *FIT,
+            *options,
+            "--workers",
+            "1",
+            "--out",
+            out,
+        ]
         environment = os.environ | threads | {"PYTHONPATH": str(ROOT / "src")}
-        done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     peak = float(done.stderr.rsplit("peak", 1)[1])
-    return {"seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, "mb": peak / 1024}
+    return {
+        "seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "mb": peak / 1024,
+    }
 
 
 def format_table(results: dict[str, Any]) -> str:
     """Return the results as a page."""
-    lines = ["# Cost of a study with the default method", "`python -m benchmarks.study_cost`", ""]
-    lines += ["One command `rindices fit` with one worker: all numbers of patterns, evidence, tests and report.", ""]
-    lines += ["| study | processor seconds | peak memory, MB | code of commit |", "|---|---|---|---|"]
+    lines = [
+        "# Cost of a study with the default method",
+        "`python -m benchmarks.study_cost`",
+        "",
+    ]
+    lines += [
+        "One command `rindices fit` with one worker: all numbers of patterns, evidence, tests and report.",
+        "",
+    ]
+    lines += [
+        "| study | processor seconds | peak memory, MB | code of commit |",
+        "|---|---|---|---|",
+    ]
     for name, text in STUDIES.items():
         if name in results:
             own = results[name]
-            lines.append(f"| {text} | {own['seconds']:.0f} | {own['mb']:,.0f} | {own['commit']} |")
+            lines.append(
+                f"| {text} | {own['seconds']:.0f} | {own['mb']:,.0f} | {own['commit']} |"
+            )
     return "\n".join([*lines, ""])
 
 
 def main() -> None:
     """Measure the studies that are named and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--studies", nargs="*", default=list(STUDIES), choices=list(STUDIES))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--studies", nargs="*", default=list(STUDIES), choices=list(STUDIES)
+    )
     options = parser.parse_args()
     results = json.loads(OUT.read_text("utf-8")) if OUT.is_file() else {}
     for name in options.studies:
         with tempfile.TemporaryDirectory() as folder:
             write_study(name, Path(folder))
-            runs = [measure(Path(folder), OPTIONS.get(name, ())) for _ in range(N_RUNS.get(name, 1))]
-        results[name] = {key: float(np.median([run[key] for run in runs])) for key in runs[0]}
+            runs = [
+                measure(Path(folder), OPTIONS.get(name, ()))
+                for _ in range(N_RUNS.get(name, 1))
+            ]
+        results[name] = {
+            key: float(np.median([run[key] for run in runs])) for key in runs[0]
+        }
         head = ["git", "rev-parse", "--short", "HEAD"]
         results[name]["commit"] = subprocess.run(
             head, cwd=ROOT, check=True, capture_output=True, text=True

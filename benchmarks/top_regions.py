@@ -1,10 +1,12 @@
-"""Precision of the strongest regions of each pattern, and calibration of their standard errors.
+"""Precision of the strongest regions of each pattern, and calibration of their standard
+errors.
 
     python -m benchmarks.top_regions
 
-Simulated basic cohorts. Precision: the share of true regions among the 14 strongest regions of each pattern (method
-trajectories). Standard errors: the stated error of true regions relative to the spread of their effects over
-independent cohorts (method contrastive, which is faster); 1 is correct, below 1 too small. Writes
+Simulated basic cohorts. Precision: the share of true regions among the 14 strongest
+regions of each pattern (method trajectories). Standard errors: the stated error of true
+regions relative to the spread of their effects over independent cohorts (method
+contrastive, which is faster); 1 is correct, below 1 too small. Writes
 ``results/top_regions.json`` and ``.md``.
 """
 
@@ -22,7 +24,9 @@ TOP = 14
 
 
 def fit_patterns(seed: int, method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return effects at severity 1 and their standard errors, in the order of the truth, and the truth: (M, R) each."""
+    """Return effects at severity 1 and their standard errors, in the order of the
+    truth, and the truth: (M, R) each.
+    """
     simulated = ri.simulate_cohort("basic", seed)
     truth = simulated.patterns.drop(columns="region").to_numpy().T
     model = ri.fit(simulated.cohort, len(truth), method=method, members=10)
@@ -36,11 +40,15 @@ def fit_patterns(seed: int, method: str) -> tuple[np.ndarray, np.ndarray, np.nda
 def compute_precision(effects: np.ndarray, truth: np.ndarray) -> list[float]:
     """Return, per pattern, the share of the strongest regions that is true."""
     strongest = np.argsort(-np.abs(effects), axis=1)[:, :TOP]
-    return [float((row[top] != 0).mean()) for row, top in zip(truth, strongest, strict=True)]
+    return [
+        float((row[top] != 0).mean()) for row, top in zip(truth, strongest, strict=True)
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cohorts", type=int, default=3, help="of the precision")
     parser.add_argument("--many", type=int, default=16, help="cohorts of the intervals")
     options = parser.parse_args()
@@ -63,15 +71,24 @@ def main() -> None:
         "stated_over_true_error": ratio,
     }
     (RESULTS / "top_regions.json").write_text(json.dumps(result, indent=2) + "\n")
-    lines = ["| cohort | " + " | ".join(f"pattern {k + 1}" for k in range(len(rows[0]["precision"]))) + " |"]
+    lines = [
+        "| cohort | "
+        + " | ".join(f"pattern {k + 1}" for k in range(len(rows[0]["precision"])))
+        + " |"
+    ]
     lines.append("|---|" + "---|" * len(rows[0]["precision"]))
-    lines += [f"| {row['cohort']} | " + " | ".join(f"{p:.2f}" for p in row["precision"]) + " |" for row in rows]  # type: ignore[attr-defined]
+    lines += [
+        f"| {row['cohort']} | "
+        + " | ".join(f"{p:.2f}" for p in row["precision"])  # type: ignore[attr-defined]
+        + " |"
+        for row in rows
+    ]
     note = f"Share of the {TOP} strongest regions of each pattern that are true (basic, method trajectories). "
     note += f"Mean {result['mean']:.3f}."
-    errors = (
-        f"Stated over true standard error of true regions, {options.many} cohorts (method contrastive): {ratio:.2f}."
+    errors = f"Stated over true standard error of true regions, {options.many} cohorts (method contrastive): {ratio:.2f}."
+    (RESULTS / "top_regions.md").write_text(
+        "\n".join([*lines, "", note, "", errors, ""])
     )
-    (RESULTS / "top_regions.md").write_text("\n".join([*lines, "", note, "", errors, ""]))
     print(result)
 
 

@@ -1,13 +1,18 @@
-"""Wrong tables: does ``check`` name the block that is wrong, and leave sound tables alone?
+"""Wrong tables: does ``check`` name the block that is wrong, and leave sound tables
+alone?
 
-    python -m benchmarks.wrong_tables [--tables 20] [--subsets 30] [--minutes 40] [--rows FILE] [--out FILE]
+    python -m benchmarks.wrong_tables [--tables 20] [--subsets 30] [--minutes 40]
+    [--rows FILE] [--out FILE]
 
-Takes real tables, makes each wrong in one of 26 ways, and reads it as ``rindices check`` does. A table counts as found
-if a problem is about the fault and names rows that overlap with the wrong ones by at least half. It has the information
-if the block has at least 20 people (80 for age and sex), the factor is at least 1.3 between sites and 1.2 inside one,
-and the information of the links is at least 25; of the others it is counted how often ``check`` said that it could not
-test this. Sound tables are random halves and thirds of each real table, drawn within sites, and simulated cohorts.
-Each row is written to a file as it ends, so that the run can be resumed.
+Takes real tables, makes each wrong in one of 26 ways, and reads it as ``rindices
+check`` does. A table counts as found if a problem is about the fault and names rows
+that overlap with the wrong ones by at least half. It has the information if the block
+has at least 20 people (80 for age and sex), the factor is at least 1.3 between sites
+and 1.2 inside one (of which 20 people are in the block and 20 are not), and the
+information of the links is at least 25; of the others it is counted how often ``check``
+said that it could not test this. Sound tables are random halves and thirds of each real
+table, drawn within sites, and simulated cohorts. Each row is written to a file as it
+ends, so that the run can be resumed.
 """
 
 import argparse
@@ -22,8 +27,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.wrong_blocks.faults import FAULTS, LINKS, Fault, WrongTable, choose_rows, multiply
-from benchmarks.wrong_blocks.tables import GROUP, HEAD, ID, READERS, SITE, RealTable, read_table
+from benchmarks.wrong_blocks.faults import (
+    FAULTS,
+    LINKS,
+    Fault,
+    WrongTable,
+    choose_rows,
+    multiply,
+)
+from benchmarks.wrong_blocks.tables import (
+    GROUP,
+    HEAD,
+    ID,
+    READERS,
+    SITE,
+    RealTable,
+    read_table,
+)
 from rindices.errors import OffenderKind, Problem, Severity
 from rindices.experiments.simulate import simulate_cohort
 from rindices.tables.checks.join import measure_information
@@ -46,14 +66,22 @@ Job = tuple[str, Callable[[], Row | None]]
 
 
 def seed_of(*parts: object) -> np.random.Generator:
-    return np.random.default_rng([STATE["seed"], *(sum(map(ord, str(part))) for part in parts)])
+    return np.random.default_rng(
+        [STATE["seed"], *(sum(map(ord, str(part))) for part in parts)]
+    )
 
 
 def draw(table: RealTable, share: float, rng: np.random.Generator) -> RealTable:
     """Return a share of the people, drawn within sites."""
-    sites = table.frame[SITE] if table.has_sites else pd.Series("all", index=table.frame.index)
+    sites = (
+        table.frame[SITE]
+        if table.has_sites
+        else pd.Series("all", index=table.frame.index)
+    )
     rows = [
-        rng.choice(np.asarray(numbers), max(1, round(share * len(numbers))), replace=False)
+        rng.choice(
+            np.asarray(numbers), max(1, round(share * len(numbers))), replace=False
+        )
         for numbers in sites.groupby(sites).indices.values()
     ]
     return table.take(np.sort(np.concatenate(rows)))
@@ -68,35 +96,64 @@ def name_rows(problem: Problem, frame: pd.DataFrame) -> np.ndarray:
     if problem.offender_kind is OffenderKind.SITE:
         columns = [each for each in (SITE, "mri_model") if each in frame]
         named = (
-            np.any([frame[each].astype(str).isin(problem.offenders) for each in columns], axis=0) if columns else None
+            np.any(
+                [frame[each].astype(str).isin(problem.offenders) for each in columns],
+                axis=0,
+            )
+            if columns
+            else None
         )
         if named is not None and named.any():
             return np.asarray(named)
-        return frame[ID].astype(str).str.contains("|".join(problem.offenders), regex=True).to_numpy()
+        return (
+            frame[ID]
+            .astype(str)
+            .str.contains("|".join(problem.offenders), regex=True)
+            .to_numpy()
+        )
     return frame[ID].astype(str).isin(problem.offenders).to_numpy()
 
 
 def overlaps(named: np.ndarray, wrong: np.ndarray) -> bool:
-    """Return whether two blocks are nearly the same; of two parts of a table either may be named."""
-    jaccard = [(named & each).sum() / max((named | each).sum(), 1) for each in (wrong, ~wrong)]
+    """Return whether two blocks are nearly the same; of two parts of a table either may
+    be named.
+    """
+    jaccard = [
+        (named & each).sum() / max((named | each).sum(), 1) for each in (wrong, ~wrong)
+    ]
     is_part = 0.3 < wrong.mean() < 0.7
     return bool(jaccard[0] >= MIN_OVERLAP or (is_part and jaccard[1] >= MIN_OVERLAP))
 
 
-def judge(result: ValidationResult, fault: Fault, wrong: WrongTable) -> tuple[bool, bool]:
-    """Return whether the fault was named with the right block, and whether anything was found at all."""
+def judge(
+    result: ValidationResult, fault: Fault, wrong: WrongTable
+) -> tuple[bool, bool]:
+    """Return whether the fault was named with the right block, and whether anything was
+    found at all.
+    """
     about = [each for each in result.problems if each.code in fault.codes]
     masks = [name_rows(each, wrong.frame) for each in about]
     is_right = any(overlaps(each, wrong.rows) for each in masks)
-    if masks and not is_right:  # several sites together, where a half of the rows is several sites
+    if (
+        masks and not is_right
+    ):  # several sites together, where a half of the rows is several sites
         is_right = overlaps(np.any(masks, axis=0), wrong.rows)
     return is_right, bool(about)
+
+
+def splits_a_site(table: RealTable, rows: np.ndarray) -> bool:
+    """Return whether enough people of one site are on either side of a block."""
+    if not table.has_sites:
+        return True
+    inside = pd.crosstab(table.frame[SITE], rows).reindex(columns=[False, True])
+    return bool((inside.fillna(0).min(axis=1) >= MIN_PEOPLE).any())
 
 
 def has_information(table: RealTable, wrong: WrongTable, where: str) -> bool:
     """Return whether a table holds what is needed to see a fault."""
     n_rows = int(wrong.rows.sum())
-    least = MIN_SITE_FACTOR if where in ("site", "patients") else MIN_ROWS_FACTOR
+    is_between = where in ("site", "patients") or not splits_a_site(table, wrong.rows)
+    least = MIN_SITE_FACTOR if is_between else MIN_ROWS_FACTOR
     if wrong.factor != 1.0 and max(wrong.factor, 1 / wrong.factor) < least:
         return False
     if not wrong.links:
@@ -105,23 +162,33 @@ def has_information(table: RealTable, wrong: WrongTable, where: str) -> bool:
         return False
     information = measure_sound_information(table, wrong.rows)
     names = {HEAD: "head size"}
-    return sum(information.get(names.get(link, link), 0.0) for link in wrong.links) >= MIN_INFORMATION
+    return (
+        sum(information.get(names.get(link, link), 0.0) for link in wrong.links)
+        >= MIN_INFORMATION
+    )
 
 
 def measure_sound_information(table: RealTable, rows: np.ndarray) -> dict[str, float]:
-    """Return the information of the links in some rows of the sound table; of a whole table that of its half."""
+    """Return the information of the links in some rows of the sound table; of a whole
+    table that of its half.
+    """
     from rindices.errors import Findings
     from rindices.tables.table import read_region_tables
-    from rindices.tables.validate import _read_unfiltered_cohort
+    from rindices.tables.validate import _KnownPeople, _read_unfiltered_cohort
 
     request, findings = table.request(), Findings()
     parts, _ = _read_unfiltered_cohort(
-        request, findings, read_region_tables(request.volumes, request.roles, findings), None
+        request,
+        findings,
+        read_region_tables(request.volumes, request.roles, findings),
+        _KnownPeople(),
     )
     blocks = build_block_table(parts)
     if blocks is None:
         return {}
-    return measure_information(blocks, np.arange(len(rows)) < len(rows) // 2 if rows.all() else rows)
+    return measure_information(
+        blocks, np.arange(len(rows)) < len(rows) // 2 if rows.all() else rows
+    )
 
 
 def alter(name: str, table_name: str, number: int) -> Row | None:
@@ -133,7 +200,12 @@ def alter(name: str, table_name: str, number: int) -> Row | None:
         return None
     wrong = fault.make(table, rows, rng)
     row = check_altered(table, wrong, fault)
-    return {"kind": "altered", "class": name, "table": table_name, "number": number} | row
+    return {
+        "kind": "altered",
+        "class": name,
+        "table": table_name,
+        "number": number,
+    } | row
 
 
 def check_altered(table: RealTable, wrong: WrongTable, fault: Fault) -> Row:
@@ -149,12 +221,16 @@ def check_altered(table: RealTable, wrong: WrongTable, fault: Fault) -> Row:
         "found": found,
         "stopped": not result.ok,
         "untested": any(each.code == "blocks_not_tested" for each in result.problems),
-        "codes": sorted({str(each.code) for each in result.problems if each.code in REPORTED}),
+        "codes": sorted(
+            {str(each.code) for each in result.problems if each.code in REPORTED}
+        ),
         "seconds": round(seconds, 2),
     }
 
 
-def measure_curve(factor: float, where: str, table_name: str, number: int) -> Row | None:
+def measure_curve(
+    factor: float, where: str, table_name: str, number: int
+) -> Row | None:
     """Return a row about a factor of one size."""
     rng = seed_of("curve", factor, where, table_name, number)
     table = draw(read_table(table_name), 0.85, rng)
@@ -163,22 +239,43 @@ def measure_curve(factor: float, where: str, table_name: str, number: int) -> Ro
         return None
     fault = Fault(multiply(factor), where, frozenset({"suspect_factor"}))
     row = check_altered(table, fault.make(table, rows, rng), fault)
-    return {"kind": "curve", "class": where, "factor": factor, "table": table_name, "number": number} | row
+    return {
+        "kind": "curve",
+        "class": where,
+        "factor": factor,
+        "table": table_name,
+        "number": number,
+    } | row
 
 
 def check_sound(table_name: str, number: int) -> Row:
     """Return a row about a random half or third of a real table."""
-    rng = np.random.default_rng([STATE["seed"], list(READERS).index(table_name), number])
+    rng = np.random.default_rng(
+        [STATE["seed"], list(READERS).index(table_name), number]
+    )
     table = draw(read_table(table_name), float(rng.choice([1 / 3, 1 / 2])), rng)
-    return {"kind": "sound", "table": table_name, "number": number} | describe_sound(table.check(), len(table.frame))
+    return {"kind": "sound", "table": table_name, "number": number} | describe_sound(
+        table.check(), len(table.frame)
+    )
 
 
 def check_simulated(task: str, number: int) -> Row:
     """Return a row about a simulated cohort of patients with large effects."""
     cohort = simulate_cohort(task, STATE["seed"] + number).cohort
-    frame = pd.concat([cohort.people.rename(columns={"participant_id": ID}), cohort.covariates, cohort.volumes], axis=1)
-    table = RealTable(task, frame.loc[:, ~frame.columns.duplicated()], list(cohort.volumes))
-    return {"kind": "simulated", "table": task, "number": number} | describe_sound(table.check(), len(frame))
+    frame = pd.concat(
+        [
+            cohort.people.rename(columns={"participant_id": ID}),
+            cohort.covariates,
+            cohort.volumes,
+        ],
+        axis=1,
+    )
+    table = RealTable(
+        task, frame.loc[:, ~frame.columns.duplicated()], list(cohort.volumes)
+    )
+    return {"kind": "simulated", "table": task, "number": number} | describe_sound(
+        table.check(), len(frame)
+    )
 
 
 def describe_sound(result: ValidationResult, n_people: int) -> Row:
@@ -188,27 +285,41 @@ def describe_sound(result: ValidationResult, n_people: int) -> Row:
         "alarm": bool(found),
         "stopped": any(each.severity is Severity.ERROR for each in found),
         "codes": [str(each.code) for each in found],
-        "errors": [str(each.code) for each in result.problems if each.severity is Severity.ERROR],
+        "errors": [
+            str(each.code)
+            for each in result.problems
+            if each.severity is Severity.ERROR
+        ],
         "text": [str(each)[:300] for each in found],
     }
 
 
 def list_jobs(n_tables: int, n_subsets: int) -> Iterator[Job]:
-    """Yield keys and jobs: all classes in turn, so that an early end leaves a smaller sample of everything."""
+    """Yield keys and jobs: all classes in turn, so that an early end leaves a smaller
+    sample of everything.
+    """
     names = list(READERS)
     for number in range(max(n_tables, n_subsets)):
         if number < n_subsets:
             for name in names:
-                yield f"sound/{name}/{number}", lambda name=name, number=number: check_sound(name, number)
+                yield (
+                    f"sound/{name}/{number}",
+                    lambda name=name, number=number: check_sound(name, number),
+                )
             if number < n_subsets // 3:
                 for task in SIMULATED:
-                    yield f"simulated/{task}/{number}", lambda task=task, number=number: check_simulated(task, number)
+                    yield (
+                        f"simulated/{task}/{number}",
+                        lambda task=task, number=number: check_simulated(task, number),
+                    )
         if number < n_tables:
             for position, fault in enumerate(FAULTS):
                 name = names[(number + position) % len(names)]
                 yield (
                     f"altered/{fault}/{name}/{number}",
-                    lambda fault=fault, name=name, number=number: alter(fault, name, number),
+                    lambda fault=fault, name=name, number=number: alter(
+                        fault, name, number
+                    ),
                 )
         if number < N_CURVE and number < n_tables:
             for factor in CURVE:
@@ -221,7 +332,11 @@ def list_jobs(n_tables: int, n_subsets: int) -> Iterator[Job]:
 
 def run_jobs(n_tables: int, n_subsets: int, minutes: float, path: Path) -> list[Row]:
     """Return the rows of all jobs; those in the file are not done again."""
-    done = {row["key"]: row for row in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
+    done = (
+        {row["key"]: row for row in map(json.loads, path.read_text().splitlines())}
+        if path.exists()
+        else {}
+    )
     start = time.process_time()
     with path.open("a") as file:
         for key, job in list_jobs(n_tables, n_subsets):
@@ -242,7 +357,10 @@ def format_share(rows: list[Row], name: str) -> str:
 
 def write_report(rows: list[Row], out: Path, command: str, minutes: float) -> None:
     altered = [row for row in rows if row["kind"] == "altered"]
-    kinds = {kind: sum(row["kind"] == kind for row in rows) for kind in ("sound", "simulated")}
+    kinds = {
+        kind: sum(row["kind"] == kind for row in rows)
+        for kind in ("sound", "simulated")
+    }
     lines = [
         "# Wrong tables",
         f"`{command}`: {len(altered)} altered tables, {kinds['sound']} random halves and thirds of real ones, "
@@ -261,14 +379,29 @@ def write_report(rows: list[Row], out: Path, command: str, minutes: float) -> No
     ]
     for name in FAULTS:
         own = [row for row in altered if row["class"] == name]
-        informed, others = ([row for row in own if row["informed"] is each] for each in (True, False))
+        informed, others = (
+            [row for row in own if row["informed"] is each] for each in (True, False)
+        )
         silent = [row for row in others if not row["named"]]
         label = f"{name} (own)" if FAULTS[name].is_own else name
-        cells = (format_share(informed, "named"), format_share(informed, "stopped"), format_share(others, "named"))
-        lines.append(f"| {label} | {' | '.join(cells)} | {format_share(silent, 'untested')} |")
+        cells = (
+            format_share(informed, "named"),
+            format_share(informed, "stopped"),
+            format_share(others, "named"),
+        )
+        lines.append(
+            f"| {label} | {' | '.join(cells)} | {format_share(silent, 'untested')} |"
+        )
     informed = [row for row in altered if row["informed"]]
-    lines += [f"| all | {format_share(informed, 'named')} | {format_share(informed, 'stopped')} | | |", ""]
-    lines += ["## Sound tables", "| table | stopped | any alarm | codes |", "|---|---|---|---|"]
+    lines += [
+        f"| all | {format_share(informed, 'named')} | {format_share(informed, 'stopped')} | | |",
+        "",
+    ]
+    lines += [
+        "## Sound tables",
+        "| table | stopped | any alarm | codes |",
+        "|---|---|---|---|",
+    ]
     for kind in ("sound", "simulated"):
         groups = defaultdict(list)
         for row in rows:
@@ -276,10 +409,16 @@ def write_report(rows: list[Row], out: Path, command: str, minutes: float) -> No
                 groups[row["table"]].append(row)
         for name, own in groups.items():
             codes = sorted({code for row in own for code in row["codes"]})
-            cells = (format_share(own, "stopped"), format_share(own, "alarm"), ", ".join(codes))
+            cells = (
+                format_share(own, "stopped"),
+                format_share(own, "alarm"),
+                ", ".join(codes),
+            )
             lines.append(f"| {name} | {' | '.join(cells)} |")
         every = [row for row in rows if row["kind"] == kind]
-        lines.append(f"| all {kind} | {format_share(every, 'stopped')} | {format_share(every, 'alarm')} | |")
+        lines.append(
+            f"| all {kind} | {format_share(every, 'stopped')} | {format_share(every, 'alarm')} | |"
+        )
     lines += [
         "",
         "## Smallest factor",
@@ -289,12 +428,19 @@ def write_report(rows: list[Row], out: Path, command: str, minutes: float) -> No
     for where in ("site", "half"):
         cells = [
             format_share(
-                [row for row in rows if row["kind"] == "curve" and (row["class"], row["factor"]) == (where, each)],
+                [
+                    row
+                    for row in rows
+                    if row["kind"] == "curve"
+                    and (row["class"], row["factor"]) == (where, each)
+                ],
                 "named",
             )
             for each in CURVE
         ]
-        lines.append(f"| {'a site' if where == 'site' else 'half of the rows'} | {' | '.join(cells)} |")
+        lines.append(
+            f"| {'a site' if where == 'site' else 'half of the rows'} | {' | '.join(cells)} |"
+        )
     out.write_text("\n".join(lines) + "\n")
 
 
@@ -305,14 +451,18 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=40)
     parser.add_argument("--rows", type=Path, default=Path("wrong_tables_rows.jsonl"))
     parser.add_argument("--out", type=Path, default=RESULTS / "wrong_tables.md")
-    parser.add_argument("--seed", type=int, default=SEED, help="another one to choose limits on")
+    parser.add_argument(
+        "--seed", type=int, default=SEED, help="another one to choose limits on"
+    )
     options = parser.parse_args()
     STATE["seed"] = options.seed
     logging.disable()
     rows = run_jobs(options.tables, options.subsets, options.minutes, options.rows)
     minutes = sum(row.get("seconds", 0) for row in rows) / 60
     command = f"python -m benchmarks.wrong_tables --tables {options.tables} --subsets {options.subsets}"
-    write_report([row for row in rows if row["kind"] != "none"], options.out, command, minutes)
+    write_report(
+        [row for row in rows if row["kind"] != "none"], options.out, command, minutes
+    )
     print(options.out.read_text())
 
 

@@ -1,8 +1,11 @@
-"""Draw the layers and the imports between them: ``python scripts/draw_layers.py`` writes ``docs/layers.svg``.
+"""Draw the layers and the imports between them: ``python scripts/draw_layers.py``
+writes ``docs/layers.svg``.
 
-The order of the layers comes from the contract that ``lint-imports`` checks, the descriptions from the first line of
-each package, and the dots from the import statements of all modules. An import that runs upwards is drawn in red. The
-documentation build runs this script, and a test checks that the committed picture is current.
+The order of the layers comes from the contract that ``lint-imports`` checks, the
+descriptions from the first line of each package, and the dots from the import
+statements of all modules. An import that runs upwards is drawn in red. The
+documentation build runs this script, and a test checks that the committed picture is
+current.
 """
 
 import ast
@@ -25,8 +28,12 @@ STYLE = (
 
 def read_layers() -> list[list[str]]:
     """Return the layers, outermost first; each is a list of packages or modules."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
-    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"][
+        "importlinter"
+    ]["contracts"]
+    layers = next(
+        contract["layers"] for contract in contracts if contract["type"] == "layers"
+    )
     return [layer.split(" | ") for layer in layers]
 
 
@@ -42,15 +49,25 @@ def read_imports(source: Path = SOURCE) -> set[tuple[str, str]]:
                 modules = [f"{node.module}.{alias.name}" for alias in node.names]
             else:
                 continue
-            imported = [module.split(".")[1] for module in modules if module.startswith("rindices.")]
+            imported = [
+                module.split(".")[1]
+                for module in modules
+                if module.startswith("rindices.")
+            ]
             pairs |= {(importer, name) for name in imported if name != importer}
-    return {(importer, imported) for importer, imported in pairs if importer != "__init__"}
+    return {
+        (importer, imported) for importer, imported in pairs if importer != "__init__"
+    }
 
 
 def describe_layer(layer: list[str]) -> str:
-    """Return the first line of the docstring; of several modules, the beginnings of their first lines."""
+    """Return the first line of the docstring; of several modules, the beginnings of
+    their first lines.
+    """
     packages = [SOURCE / name / "__init__.py" for name in layer]
-    paths = [path if path.is_file() else path.parent.with_suffix(".py") for path in packages]
+    paths = [
+        path if path.is_file() else path.parent.with_suffix(".py") for path in packages
+    ]
     if len(layer) == 1:
         return read_first_line(paths[0])
     return "; ".join(re.split("[:.,;]", read_first_line(path))[0] for path in paths)
@@ -58,7 +75,9 @@ def describe_layer(layer: list[str]) -> str:
 
 def read_first_line(path: Path) -> str:
     """Return the first line of a module's docstring."""
-    return (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n")[0]
+    return (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition(
+        "\n"
+    )[0]
 
 
 def draw_text(x: float, y: float, lines: list[str], style: str) -> str:
@@ -71,18 +90,29 @@ def draw_text(x: float, y: float, lines: list[str], style: str) -> str:
 
 
 def draw_layer(row: int, layers: list[list[str]], imports: set[tuple[str, str]]) -> str:
-    """Return one layer: a bar with its name and description, and a dot for each layer that it imports from."""
+    """Return one layer: a bar with its name and description, and a dot for each layer
+    that it imports from.
+    """
     layer, top = layers[row], HEADER + row * (BAR + GAP)
     middle = top + BAR / 2
     parts = [
         f'<rect x="{GAP}" y="{top}" width="{WIDTH - 2 * GAP}" height="{BAR}" rx="6"/>',
-        draw_text(3 * GAP, middle, wrap(", ".join(layer), 16, max_lines=3), "name" if len(layer) == 1 else "small"),
-        draw_text(DESCRIPTION_X, middle, wrap(describe_layer(layer), 86, max_lines=2), "small"),
+        draw_text(
+            3 * GAP,
+            middle,
+            wrap(", ".join(layer), 16, max_lines=3),
+            "name" if len(layer) == 1 else "small",
+        ),
+        draw_text(
+            DESCRIPTION_X, middle, wrap(describe_layer(layer), 86, max_lines=2), "small"
+        ),
     ]
     for column, other in enumerate(layers):
         if column != row and any((a, b) in imports for a in layer for b in other):
             style = "down" if column > row else "up"
-            parts.append(f'<circle cx="{MATRIX_X + column * CELL}" cy="{middle:g}" r="6" class="{style}"/>')
+            parts.append(
+                f'<circle cx="{MATRIX_X + column * CELL}" cy="{middle:g}" r="6" class="{style}"/>'
+            )
     return "".join(parts)
 
 

@@ -2,8 +2,9 @@
 
     python scripts/gallery.py
 
-Real tables are downloaded, or taken from the folder that RINDICES_DATA names (``rindices.datasets``); the table of
-early psychosis is read from ``../shared/data``. Writes ``docs/figures/real_*.png`` and ``docs/figures/gallery.png``.
+Real tables are downloaded, or taken from the folder that RINDICES_DATA names
+(``rindices.datasets``); the table of early psychosis is read from ``../shared/data``.
+Writes ``docs/figures/real_*.png`` and ``docs/figures/gallery.png``.
 """
 
 import runpy
@@ -19,7 +20,12 @@ import matplotlib.pyplot as plt
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "docs" / "figures"
-STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": "medium", "legend.frameon": False}
+STYLE = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": "medium",
+    "legend.frameon": False,
+}
 
 
 def run_example(path: Path) -> Path:
@@ -40,12 +46,16 @@ def main() -> None:
     """Run all examples and draw the sheet."""
     OUT.mkdir(exist_ok=True)
     sys.argv = sys.argv[:1]
-    pictures = [run_example(path) for path in sorted((ROOT / "examples").glob("*_*.py"))]
+    pictures = [
+        run_example(path) for path in sorted((ROOT / "examples").glob("*_*.py"))
+    ]
     plt.close("all")
     figure, panels = plt.subplots(3, 3, figsize=(14, 11), layout="constrained")
     for panel, picture in zip(panels.flat, pictures, strict=True):
         panel.imshow(plt.imread(picture))
-        panel.set_title(picture.stem.removeprefix("plot_").replace("_", " "), fontsize=11)
+        panel.set_title(
+            picture.stem.removeprefix("plot_").replace("_", " "), fontsize=11
+        )
         panel.set_axis_off()
         if not picture.stem.startswith("real_"):
             picture.unlink()

@@ -1,12 +1,14 @@
-"""Golden outputs: numbers of a small study, which a release must reproduce within tolerances.
+"""Golden outputs: numbers of a small study, which a release must reproduce within
+tolerances.
 
-    python scripts/golden_outputs.py                   # compare with tests/golden_outputs.json
-    python scripts/golden_outputs.py --out FILE        # compare, and write the numbers of this installation
-    python scripts/golden_outputs.py --update          # replace the file, on purpose
+    python scripts/golden_outputs.py                   # compare with
+    tests/golden_outputs.json python scripts/golden_outputs.py --out FILE        #
+    compare, and write the numbers of this installation python scripts/golden_outputs.py
+    --update          # replace the file, on purpose
 
-The study is simulated (task ``tiny``, seed 0, the 36 regions of its patterns) and fitted with the method
-``trajectories``; the numbers are those of the model, of R-indices of its people and of new people of whom some lack
-regions.
+The study is simulated (task ``tiny``, seed 0, the 36 regions of its patterns) and
+fitted with the method ``trajectories``; the numbers are those of the model, of
+R-indices of its people and of new people of whom some lack regions.
 """
 
 import argparse
@@ -23,14 +25,23 @@ from rindices.experiments.tasks import SimulationTask
 from rindices.tables.cohort import Cohort
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden_outputs.json"
-TOLERANCES = {"r_indices": 2e-3, "new_people": 2e-3, "patterns": 2e-2, "agreement": 5e-3}
-"""Largest absolute difference; other versions of numpy and other processors round differently, and EM amplifies it."""
+TOLERANCES = {
+    "r_indices": 2e-3,
+    "new_people": 2e-3,
+    "patterns": 2e-2,
+    "agreement": 5e-3,
+}
+"""Largest absolute difference; other versions of numpy and other processors round
+differently, and EM amplifies it.
+"""
 
 
 def simulate(seed: int) -> Cohort:
     """Return a small cohort with the regions of the three basic patterns."""
     cohort = ri.simulate_cohort("tiny", seed).cohort
-    regions = sorted({name for pattern in SimulationTask().patterns for name in pattern})
+    regions = sorted(
+        {name for pattern in SimulationTask().patterns for name in pattern}
+    )
     return replace(cohort, volumes=cohort.volumes[regions])
 
 
@@ -67,9 +78,13 @@ def list_differences(outputs: dict[str, Any], golden: dict[str, Any]) -> list[st
     ]
     for name, tolerance in TOLERANCES.items():
         new, old = (np.array(values[name], dtype=float) for values in (outputs, golden))
-        difference = float(np.abs(new - old).max()) if new.shape == old.shape else float("inf")
+        difference = (
+            float(np.abs(new - old).max()) if new.shape == old.shape else float("inf")
+        )
         if not difference <= tolerance:
-            problems.append(f"{name}: differs by {difference:.2g}, and {tolerance:g} is allowed")
+            problems.append(
+                f"{name}: differs by {difference:.2g}, and {tolerance:g} is allowed"
+            )
     return problems
 
 
@@ -80,7 +95,10 @@ def main() -> None:
     parser.add_argument("--update", action="store_true")
     options = parser.parse_args()
     outputs = compute_outputs()
-    for path in [*([options.out] if options.out else []), *([GOLDEN] if options.update else [])]:
+    for path in [
+        *([options.out] if options.out else []),
+        *([GOLDEN] if options.update else []),
+    ]:
         path.write_text(json.dumps(outputs, indent=1) + "\n")
     problems = list_differences(outputs, json.loads(GOLDEN.read_text()))
     if problems:

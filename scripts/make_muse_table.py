@@ -1,9 +1,11 @@
-"""Write the table of the 145 single MUSE regions: code, name, side, tissue, typical volume.
+"""Write the table of the 145 single MUSE regions: code, name, side, tissue, typical
+volume.
 
-Usage: ``python scripts/make_muse_table.py ../shared/data/ixi src/rindices/tables/data/muse_regions.csv``
+Usage: ``python scripts/make_muse_table.py ../shared/data/ixi
+src/rindices/tables/data/muse_regions.csv``
 
-The tissue is checked: the composites 601 (grey matter) and 604 (white matter) of a DLMUSE table must equal the sums of
-the regions of that tissue.
+The tissue is checked: the composites 601 (grey matter) and 604 (white matter) of a
+DLMUSE table must equal the sums of the regions of that tissue.
 """
 
 import sys
@@ -30,11 +32,15 @@ def main(source: Path, target: Path) -> None:
     """Read the list of names and a table of volumes, and write the table of regions."""
     regions = pd.read_csv(source / "muse_single_rois.csv")
     regions["tissue"] = regions["Index"].map(get_tissue)
-    regions["side"] = regions["Name"].str.extract(r"_([LR])$")[0].map({"L": "left", "R": "right"})
+    regions["side"] = (
+        regions["Name"].str.extract(r"_([LR])$")[0].map({"L": "left", "R": "right"})
+    )
     volumes = pd.read_csv(source / "volumes.csv")
     for composite, name in (("601", "grey matter"), ("604", "white matter")):
         codes = regions.loc[regions["tissue"] == name, "Index"].astype(str)
-        np.testing.assert_allclose(volumes[list(codes)].sum(axis=1), volumes[composite], rtol=1e-9)
+        np.testing.assert_allclose(
+            volumes[list(codes)].sum(axis=1), volumes[composite], rtol=1e-9
+        )
     medians = volumes[[str(code) for code in regions["Index"]]].median().to_numpy()
     regions["typical_mm3"] = [f"{median:.2g}" for median in medians]
     regions["typical_mm3"] = regions["typical_mm3"].astype(float).astype(int)

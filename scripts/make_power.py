@@ -2,8 +2,8 @@
 
 Usage: ``python scripts/make_power.py src/rindices/study/data/power.json [WORKERS]``
 
-The reference generator, adjusted for age, sex and head size as a study would be. The same figures, with a picture, go
-to ``benchmarks/results/power``.
+The reference generator, adjusted for age, sex and head size as a study would be. The
+same figures, with a picture, go to ``benchmarks/results/power``.
 """
 
 import json
@@ -11,7 +11,12 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from rindices.experiments.power import PowerConfig, format_markdown, plot_power, run_power
+from rindices.experiments.power import (
+    PowerConfig,
+    format_markdown,
+    plot_power,
+    run_power,
+)
 
 
 def main(target: Path, workers: int = -1) -> None:

@@ -1,4 +1,6 @@
-"""Read a page as a person sees it: its menu, its paragraphs and rows in order, and where each of them stands."""
+"""Read a page as a person sees it: its menu, its paragraphs and rows in order, and
+where each of them stands.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -6,10 +8,50 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
-BLOCKS = HEADINGS | {"p", "li", "tr", "section", "article", "figure", "figcaption", "caption", "dt", "dd", "summary"}
-BLOCKS |= {"div", "nav", "table", "pre", "button", "header", "footer", "main", "ul", "ol", "dl", "details", "text"}
+BLOCKS = HEADINGS | {
+    "p",
+    "li",
+    "tr",
+    "section",
+    "article",
+    "figure",
+    "figcaption",
+    "caption",
+    "dt",
+    "dd",
+    "summary",
+}
+BLOCKS |= {
+    "div",
+    "nav",
+    "table",
+    "pre",
+    "button",
+    "header",
+    "footer",
+    "main",
+    "ul",
+    "ol",
+    "dl",
+    "details",
+    "text",
+}
 UNREAD = {"script", "style", "template", "title", "metadata"}
-VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+VOID = {
+    "area",
+    "base",
+    "br",
+    "col",
+    "embed",
+    "hr",
+    "img",
+    "input",
+    "link",
+    "meta",
+    "source",
+    "track",
+    "wbr",
+}
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9“])")
 
 
@@ -70,11 +112,15 @@ class Page:
     @property
     def first_sentence(self) -> str:
         """The first sentence after the heading and the menu."""
-        paragraphs = (line.text for line in self.lines if line.tag == "p" and "main" in line.ids)
+        paragraphs = (
+            line.text for line in self.lines if line.tag == "p" and "main" in line.ids
+        )
         return SENTENCE_END.split(next(paragraphs, ""))[0]
 
     def describe(self) -> str:
-        """Return the menu and the first sentence, as they are written beside a picture of the page."""
+        """Return the menu and the first sentence, as they are written beside a picture
+        of the page.
+        """
         return f"Menu: {', '.join(text for text, _ in self.menu)}\nFirst sentence: {self.first_sentence}\n"
 
 
@@ -124,7 +170,12 @@ class _Reader(HTMLParser):
     def handle_data(self, data: str) -> None:
         if any(name in UNREAD for name, _ in self.open):
             return
-        if self.open and self.open[-1][0] == "a" and self.n_menus == 1 and self.is_inside("nav"):
+        if (
+            self.open
+            and self.open[-1][0] == "a"
+            and self.n_menus == 1
+            and self.is_inside("nav")
+        ):
             text, address = self.page.menu[-1]
             self.page.menu[-1] = (tidy(text + data), address)
         self.text += data
@@ -143,11 +194,18 @@ class _Reader(HTMLParser):
             return
         tag = next((name for name, _ in reversed(self.open) if name in BLOCKS), "")
         if tag in HEADINGS:
-            self.headings = {size: each for size, each in self.headings.items() if size < tag} | {tag: text}
+            self.headings = {
+                size: each for size, each in self.headings.items() if size < tag
+            } | {tag: text}
         ids = tuple(identifier for _, identifier in self.open if identifier)
         headings = tuple(self.headings.values())
         line = Line(
-            text=" | ".join(cells) or text, tag=tag, ids=ids, headings=headings, cells=cells, header=self.header
+            text=" | ".join(cells) or text,
+            tag=tag,
+            ids=ids,
+            headings=headings,
+            cells=cells,
+            header=self.header,
         )
         self.page.lines.append(line)
         self.header = self.header or cells

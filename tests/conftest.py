@@ -1,7 +1,10 @@
-"""What all tests share: real tables where they are to be had, small tables of every format where not."""
+"""What all tests share: real tables where they are to be had, small tables of every
+format where not.
+"""
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +12,17 @@ import pandas as pd
 import pytest
 from hypothesis import settings
 
+import rindices as ri
 from rindices.errors import Problem
+from rindices.experiments.simulate import SimulatedCohort
+from rindices.experiments.tasks import TASKS
 from rindices.tables.layout.muse import paper_codes, single_regions
+from tests.cohorts import simulate_few_regions
 from tests.printed_commands import list_faults
 from tests.report.helpers import omit_pictures
 
-# The gate must not depend on luck; by hand every run looks elsewhere. Machines are slow now and then.
+# The gate must not depend on luck; by hand every run looks elsewhere. Machines are slow
+# now and then.
 settings.register_profile("gate", derandomize=bool(os.environ.get("CI")), deadline=None)
 settings.load_profile("gate")
 
@@ -34,7 +42,9 @@ def muse_volumes(people: int = 40, seed: int = 0) -> pd.DataFrame:
     size = np.exp(rng.normal(0, 0.1, size=(people, 1)))
     frame = pd.DataFrame(
         {
-            str(code): region.typical_mm3 * size[:, 0] * np.exp(rng.normal(0, 0.1, people))
+            str(code): region.typical_mm3
+            * size[:, 0]
+            * np.exp(rng.normal(0, 0.1, people))
             for code, region in single_regions().items()
         }
     )
@@ -76,7 +86,9 @@ def no_pictures() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def cures_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each command and option in each message that a test provokes is one that the command line knows."""
+    """Each command and option in each message that a test provokes is one that the
+    command line knows.
+    """
     messages, write = set[str](), Problem.__str__
 
     def record(problem: Problem) -> str:
@@ -86,8 +98,42 @@ def cures_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(Problem, "__str__", record)
     yield
-    faults = {message: faults for message in messages if (faults := list_faults(message))}
+    faults = {
+        message: faults for message in messages if (faults := list_faults(message))
+    }
     assert not faults
+
+
+@pytest.fixture(scope="session")
+def small_cohort() -> SimulatedCohort:
+    return ri.simulate_cohort("small", seed=1)
+
+
+@pytest.fixture(scope="session")
+def study(
+    tmp_path_factory: pytest.TempPathFactory, small_cohort: SimulatedCohort
+) -> Path:
+    folder = tmp_path_factory.mktemp("report") / "results"
+    ri.fit(
+        small_cohort.cohort,
+        [2, 3],
+        method="contrastive",
+        members=5,
+        workers=1,
+        out=folder,
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def curved_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of the default method in which regions change at different severities."""
+    folder = tmp_path_factory.mktemp("curved") / "results"
+    task = replace(TASKS["staged"], n_controls=200, n_patients=400)
+    ri.fit(
+        simulate_few_regions(task, seed=3).cohort, 3, members=3, workers=1, out=folder
+    )
+    return folder
 
 
 __all__ = ["muse_volumes", "paper_codes", "participants_of"]

@@ -1,4 +1,6 @@
-"""A disk on which one operation fails: files below a folder are opened, read and written by way of Python."""
+"""A disk on which one operation fails: files below a folder are opened, read and
+written by way of Python.
+"""
 
 import builtins
 import errno
@@ -20,7 +22,9 @@ EFFECTS = {
     "delete": ("EIO", "kill"),
     "mkdir": ("ENOSPC", "EIO", "kill"),
 }
-"""What can happen at an operation: an error, fewer bytes than asked for, or the end of the process."""
+"""What can happen at an operation: an error, fewer bytes than asked for, or the end of
+the process.
+"""
 _open = io.open
 
 
@@ -39,7 +43,9 @@ class FaultyDisk:
         self.operations: list[Operation] = []
 
     def meet(self, kind: str, path: object) -> str:
-        """Count an operation; return the effect if it is its turn, and raise it if it is an error."""
+        """Count an operation; return the effect if it is its turn, and raise it if it
+        is an error.
+        """
         absolute = os.path.abspath(os.fsdecode(path))  # type: ignore[arg-type]
         if not absolute.startswith(self.root):
             return ""
@@ -63,7 +69,9 @@ class FaultyDisk:
         self._replace(os, "mkdir", "mkdir")
         self._replace(os, "open", "open")
 
-        def fsync(descriptor: int) -> None:  # nothing here cuts the power, so the disk need not be waited for
+        def fsync(
+            descriptor: int,
+        ) -> None:  # nothing here cuts the power, so the disk need not be waited for
             self.meet("sync", os.readlink(f"/proc/self/fd/{descriptor}"))
 
         os.fsync = fsync
@@ -75,7 +83,9 @@ class FaultyDisk:
 
         @wraps(original)
         def function(*arguments: Any, **options: Any) -> Any:
-            if not any(options.get(option) is not None for option in ("dir_fd", "src_dir_fd")):
+            if not any(
+                options.get(option) is not None for option in ("dir_fd", "src_dir_fd")
+            ):
                 self.meet(kind, arguments[argument])
             return original(*arguments, **options)
 
@@ -93,14 +103,24 @@ class FaultyDisk:
         opener: Any = None,
     ) -> Any:
         """Open a file as ``open`` does, with reading and writing that can fail."""
-        if isinstance(file, int) or not os.path.abspath(os.fsdecode(file)).startswith(self.root):
-            return _open(file, mode, buffering, encoding, errors, newline, closefd, opener)
+        if isinstance(file, int) or not os.path.abspath(os.fsdecode(file)).startswith(
+            self.root
+        ):
+            return _open(
+                file, mode, buffering, encoding, errors, newline, closefd, opener
+            )
         self.meet("open", file)
         raw = FaultyFile(file, mode.replace("b", "").replace("t", ""), closefd, opener)
         raw.disk = self
         if buffering == 0:
             return raw
-        buffered = io.BufferedRandom if "+" in mode else io.BufferedReader if "r" in mode else io.BufferedWriter
+        buffered = (
+            io.BufferedRandom
+            if "+" in mode
+            else io.BufferedReader
+            if "r" in mode
+            else io.BufferedWriter
+        )
         stream = buffered(raw)
         if "b" in mode:
             return stream

@@ -30,15 +30,30 @@ def list_options() -> frozenset[str]:
     commands = [*get_program().commands.values()]
     for command in list(commands):
         commands += getattr(command, "commands", {}).values()
-    options = [*get_program().params, *(each for command in commands for each in command.params)]
-    return frozenset(name for option in options for name in (*option.opts, *option.secondary_opts)) | {"--help"}
+    options = [
+        *get_program().params,
+        *(
+            each
+            for command in commands
+            for each in command.get_params(typer.Context(command))
+        ),
+    ]
+    return frozenset(
+        name for option in options for name in (*option.opts, *option.secondary_opts)
+    ) | {"--help"}
 
 
 def list_faults(message: str) -> list[str]:
-    """Return what the command line does not know in a message: unknown options, and commands that do not parse."""
+    """Return what the command line does not know in a message: unknown options, and
+    commands that do not parse.
+    """
     others = r"(?:pip|docker|git|sbatch|aparcstats2table|python -m) [^\n)]*"
     own = re.sub(others, "", message)  # without options of other programs
-    faults = [f"no command has {name}" for name in OPTION.findall(own) if name not in list_options()]
+    faults = [
+        f"no command has {name}"
+        for name in OPTION.findall(own)
+        if name not in list_options()
+    ]
     for line in message.splitlines():
         for found in COMMAND.finditer(line):
             faults += parse_command(found[1])
@@ -47,15 +62,25 @@ def list_faults(message: str) -> list[str]:
 
 def list_page_faults(page: str) -> list[str]:
     """Return the commands of a page that do not parse."""
-    return [fault for code in CODE.findall(page) for fault in parse_command(unescape(code).removeprefix("rindices "))]
+    return [
+        fault
+        for code in CODE.findall(page)
+        for fault in parse_command(unescape(code).removeprefix("rindices "))
+    ]
 
 
 def parse_command(text: str) -> list[str]:
-    """Return why a command cannot be parsed; nothing for a word that follows the name of the package in a sentence."""
+    """Return why a command cannot be parsed; nothing for a word that follows the name
+    of the package in a sentence.
+    """
     program, words = get_program(), shlex.split(text)
     name = words[0]
     if name not in program.commands:
-        return [f"there is no command in: rindices {text}"] if any(word.startswith("-") for word in words) else []
+        return (
+            [f"there is no command in: rindices {text}"]
+            if any(word.startswith("-") for word in words)
+            else []
+        )
     command, words = program.commands[name], words[1:]
     if hasattr(command, "commands"):
         if not words or words[0] not in command.commands:

@@ -16,16 +16,25 @@ def test_a_person_has_the_same_numbers_in_any_company(number: int, seed: int) ->
     np.testing.assert_allclose(whole, np.log1p(values**2) @ weights, atol=1e-11)
     some = np.sort(rng.choice(number, size=rng.integers(1, number + 1), replace=False))
     np.testing.assert_array_equal(
-        apply_in_blocks(lambda block: np.log1p(block**2) @ weights, values[some]), whole[some]
+        apply_in_blocks(lambda block: np.log1p(block**2) @ weights, values[some]),
+        whole[some],
     )
     turned = np.asfortranarray(values)
-    np.testing.assert_array_equal(apply_in_blocks(lambda block: np.log1p(block**2) @ weights, turned), whole)
+    np.testing.assert_array_equal(
+        apply_in_blocks(lambda block: np.log1p(block**2) @ weights, turned), whole
+    )
 
 
 def test_shifted_matmul_is_a_product_less_a_shift() -> None:
     rng = np.random.default_rng(0)
-    people, weights, shift = rng.normal(size=(9, 5)), rng.normal(size=(5, 3)), rng.normal(size=3)
-    np.testing.assert_allclose(shifted_matmul(people, weights, shift), people @ weights - shift, atol=1e-12)
+    people, weights, shift = (
+        rng.normal(size=(9, 5)),
+        rng.normal(size=(5, 3)),
+        rng.normal(size=3),
+    )
+    np.testing.assert_allclose(
+        shifted_matmul(people, weights, shift), people @ weights - shift, atol=1e-12
+    )
 
 
 def test_rows_are_taken_from_arrays_of_any_shape_and_order() -> None:

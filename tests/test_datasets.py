@@ -1,4 +1,6 @@
-"""Public tables are downloaded once from a server, compared with their digests, and read."""
+"""Public tables are downloaded once from a server, compared with their digests, and
+read.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -17,9 +19,16 @@ from rindices.errors import TableError
 DATA = Path(__file__).parents[2] / "shared" / "data"
 LOCAL = {
     "csf": {"ad_data.csv": "csf/ad_data.csv"},
-    "ixi": {"volumes.csv": "ixi/volumes.csv", "demographics.csv": "ixi/demographics.csv"},
+    "ixi": {
+        "volumes.csv": "ixi/volumes.csv",
+        "demographics.csv": "ixi/demographics.csv",
+    },
     "abide": {
-        **{name: f"patients/autism/stats/{name}" for name in datasets.SOURCES["abide"]["files"] if name[-3:] == "tsv"},
+        **{
+            name: f"patients/autism/stats/{name}"
+            for name in datasets.SOURCES["abide"]["files"]
+            if name[-3:] == "tsv"
+        },
         "phenotypes.csv": "patients/autism/Phenotypic_V1_0b_preprocessed1.csv",
     },
 }
@@ -37,7 +46,9 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     folder = tmp_path / "served"
     folder.mkdir()
     CountingHandler.requests = 0
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(CountingHandler, directory=str(folder))) as running:
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(CountingHandler, directory=str(folder))
+    ) as running:
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{running.server_port}", folder
@@ -46,7 +57,8 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "people", "regions"), [("csf", (242, 91), 124), ("ixi", (107, 139), 139), ("abide", (528, 499), 89)]
+    ("name", "people", "regions"),
+    [("csf", (242, 91), 124), ("ixi", (107, 139), 139), ("abide", (528, 499), 89)],
 )
 def test_a_table_is_downloaded_once(
     name: str,
@@ -66,7 +78,9 @@ def test_a_table_is_downloaded_once(
         (folder / file).write_bytes(content)
         assert sha256(content).hexdigest() == datasets.SOURCES[name]["files"][file][1]
         files[file] = (f"{url}/{file}", sha256(content).hexdigest())
-    monkeypatch.setitem(datasets.SOURCES, name, {**datasets.SOURCES[name], "files": files})
+    monkeypatch.setitem(
+        datasets.SOURCES, name, {**datasets.SOURCES[name], "files": files}
+    )
     monkeypatch.setenv("RINDICES_DATA", str(tmp_path / "cache"))
     for _ in range(2):
         cohort = getattr(ri.datasets, f"fetch_{name}")()
@@ -78,10 +92,15 @@ def test_a_table_is_downloaded_once(
     assert "Cite" in shown
 
 
-def test_another_file_is_refused(server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_file_is_refused(
+    server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url, folder = server
     (folder / "ad_data.csv").write_text("another file")
-    source = {**datasets.SOURCES["csf"], "files": {"ad_data.csv": (f"{url}/ad_data.csv", "0" * 64)}}
+    source = {
+        **datasets.SOURCES["csf"],
+        "files": {"ad_data.csv": (f"{url}/ad_data.csv", "0" * 64)},
+    }
     monkeypatch.setitem(datasets.SOURCES, "csf", source)
     monkeypatch.setenv("RINDICES_DATA", str(tmp_path / "cache"))
     with pytest.raises(TableError, match="not the expected file"):
@@ -91,7 +110,10 @@ def test_another_file_is_refused(server: tuple[str, Path], tmp_path: Path, monke
 def test_without_a_network_the_message_says_where_to_put_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = {**datasets.SOURCES["csf"], "files": {"ad_data.csv": ("http://127.0.0.1:9/ad_data.csv", "0" * 64)}}
+    source = {
+        **datasets.SOURCES["csf"],
+        "files": {"ad_data.csv": ("http://127.0.0.1:9/ad_data.csv", "0" * 64)},
+    }
     monkeypatch.setitem(datasets.SOURCES, "csf", source)
     monkeypatch.setenv("RINDICES_DATA", str(tmp_path))
     with pytest.raises(TableError, match=r"put it at .*csf/ad_data\.csv"):
@@ -102,6 +124,9 @@ def test_addresses_name_a_commit() -> None:
     for source in datasets.SOURCES.values():
         for url, digest in source["files"].values():
             parts = urlparse(url)
-            assert (parts.scheme, parts.netloc) == ("https", "raw.githubusercontent.com")
+            assert (parts.scheme, parts.netloc) == (
+                "https",
+                "raw.githubusercontent.com",
+            )
             assert len(parts.path.split("/")[3]) == 40
             assert len(digest) == 64

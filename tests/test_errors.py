@@ -1,4 +1,6 @@
-"""Problems have a code and offenders; errors keep them on their way between processes."""
+"""Problems have a code and offenders; errors keep them on their way between
+processes.
+"""
 
 import pickle
 import re
@@ -24,11 +26,11 @@ from rindices.errors import (
 
 PEOPLE = ("sub-012", "sub-040", "sub-077", "sub-078", "sub-079", "sub-080")
 MISSING = Problem(
-    Severity.NOTE,
-    "6 people have no age",
-    "people.tsv",
-    "Mend them",
-    ProblemCode.MISSING_VALUES,
+    severity=Severity.NOTE,
+    what="6 people have no age",
+    where="people.tsv",
+    cure="Mend them",
+    code=ProblemCode.MISSING_VALUES,
     offenders=PEOPLE,
     ending="; left out",
 )
@@ -36,7 +38,10 @@ MISSING = Problem(
 
 def test_the_line_lists_the_first_offenders() -> None:
     names = "sub-012, sub-040, sub-077, sub-078, sub-079 and 1 more"
-    assert str(MISSING) == f"people.tsv: 6 people have no age: {names}; left out. Mend them."
+    assert (
+        str(MISSING)
+        == f"people.tsv: 6 people have no age: {names}; left out. Mend them."
+    )
 
 
 def test_the_summary_names_no_participant() -> None:
@@ -44,12 +49,26 @@ def test_the_summary_names_no_participant() -> None:
 
 
 def test_the_summary_names_other_offenders() -> None:
-    regions = Problem(Severity.ERROR, "1 region is empty", offenders=("MUSE_47",), offender_kind=OffenderKind.REGION)
-    assert regions.summary == str(regions).removesuffix(".") == "1 region is empty: MUSE_47"
+    regions = Problem(
+        severity=Severity.ERROR,
+        what="1 region is empty",
+        offenders=("MUSE_47",),
+        offender_kind=OffenderKind.REGION,
+    )
+    assert (
+        regions.summary
+        == str(regions).removesuffix(".")
+        == "1 region is empty: MUSE_47"
+    )
 
 
 def test_a_listing_says_more_than_the_names() -> None:
-    problem = Problem(Severity.ERROR, "wrong ages", offenders=("sub-012",), listing="-3 for sub-012")
+    problem = Problem(
+        severity=Severity.ERROR,
+        what="wrong ages",
+        offenders=("sub-012",),
+        listing="-3 for sub-012",
+    )
     assert str(problem) == "wrong ages: -3 for sub-012."
     assert problem.summary == "wrong ages"
 
@@ -58,11 +77,16 @@ def test_json_has_the_promised_keys_and_the_full_text() -> None:
     values = MISSING.as_dict()
     assert list(values)[:4] == ["severity", "what", "where", "cure"]
     assert values["what"].startswith("6 people have no age: sub-012")
-    assert (values["code"], values["offender_kind"]) == ("missing_values", "participant")
+    assert (values["code"], values["offender_kind"]) == (
+        "missing_values",
+        "participant",
+    )
 
 
 def test_errors_of_text_have_a_code() -> None:
-    assert [problem.code for problem in RindicesError("text").problems] == [ProblemCode.ERROR]
+    assert [problem.code for problem in RindicesError("text").problems] == [
+        ProblemCode.ERROR
+    ]
 
 
 def test_errors_survive_pickling() -> None:
@@ -76,7 +100,11 @@ def test_findings_collect_and_stop() -> None:
     findings.error(ProblemCode.DUPLICATE_IDS, "an id stands twice", offenders=["a"])
     with pytest.raises(TableError) as caught:
         findings.fatal(ProblemCode.FILE_EMPTY, "the file is empty")
-    assert [problem.code for problem in findings] == ["unit_unknown", "duplicate_ids", "file_empty"]
+    assert [problem.code for problem in findings] == [
+        "unit_unknown",
+        "duplicate_ids",
+        "file_empty",
+    ]
     assert list(caught.value.problems) == findings.errors()
     assert findings.problems[1].offenders == ("a",)
 
@@ -92,20 +120,47 @@ def test_suggestions_keep_the_spelling() -> None:
 
 
 def test_quantities_have_no_exponent() -> None:
-    assert [format_quantity(value) for value in (55.9, 1.2345678e6, 0.5)] == ["55.9", "1,234,570", "0.5"]
+    assert [format_quantity(value) for value in (55.9, 1.2345678e6, 0.5)] == [
+        "55.9",
+        "1,234,570",
+        "0.5",
+    ]
 
 
 def test_commands_end_a_message_without_a_full_stop_that_would_be_copied() -> None:
     command = "rindices model import a.pt --as ad_2rindices --out a.safetensors"
-    assert str(Problem(Severity.ERROR, "wrong file", "", f"Convert it: {command}")).endswith(f"Convert it: {command}")
-    assert str(RindicesError(f"torch is missing: {make_install_command('gan')}")).endswith(": pip install torch")
-    assert str(Problem(Severity.ERROR, "a study", "", "Run rindices power, which tells more")).endswith("tells more.")
+    assert str(
+        Problem(
+            severity=Severity.ERROR,
+            what="wrong file",
+            where="",
+            cure=f"Convert it: {command}",
+        )
+    ).endswith(f"Convert it: {command}")
+    assert str(
+        RindicesError(f"torch is missing: {make_install_command('gan')}")
+    ).endswith(": pip install torch")
+    assert str(
+        Problem(
+            severity=Severity.ERROR,
+            what="a study",
+            where="",
+            cure="Run rindices power, which tells more",
+        )
+    ).endswith("tells more.")
 
 
 def test_packages_of_extras_are_those_of_the_project() -> None:
-    """They are named without their versions, except fixed ones, so that no shell needs quotation marks."""
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    """They are named without their versions, except fixed ones, so that no shell needs
+    quotation marks.
+    """
+    project = tomllib.loads(
+        (Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8")
+    )["project"]
     extras = {name: project["optional-dependencies"][name] for name in EXTRAS}
-    named = {name: " ".join(re.sub(">=.*", "", each) for each in packages) for name, packages in extras.items()}
+    named = {
+        name: " ".join(re.sub(">=.*", "", each) for each in packages)
+        for name, packages in extras.items()
+    }
     assert named == EXTRAS
     assert set(project["optional-dependencies"]) - set(EXTRAS) == {"docs", "dev", "all"}

@@ -1,4 +1,6 @@
-"""Whatever happens to the disk or the process, files are whole, messages are one line, and running again mends it."""
+"""Whatever happens to the disk or the process, files are whole, messages are one line,
+and running again mends it.
+"""
 
 import json
 import subprocess
@@ -12,7 +14,13 @@ import pytest
 @pytest.mark.skipif(sys.platform != "linux", reason="forks, and reads /proc")
 def test_every_fault_at_every_operation(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.fault_injection", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1])
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[1],
+    )
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["injected"] == summary["possible"] >= 2000

@@ -1,7 +1,8 @@
-"""Descriptions for other systems: they validate, and the commands that they give run."""
+"""Descriptions for other systems: they validate, and the commands that they
+give run.
+"""
 
 import json
-import re
 import shlex
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from scripts.make_boutiques import list_files
 from typer.testing import CliRunner
 
 from rindices._version import __version__
@@ -29,8 +31,12 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     volumes = cohort.volumes.rename(columns=lambda name: name.removeprefix("MUSE_"))
     volumes.insert(0, "702", cohort.covariates["icv"])
     pd.concat([ids, volumes], axis=1).to_csv(folder / "dlmuse.csv", index=False)
-    people = cohort.covariates[["age", "sex"]].rename(columns={"age": "Age", "sex": "Sex"})
-    pd.concat([ids, people, cohort.people["group"]], axis=1).to_csv(folder / "demog.csv", index=False)
+    people = cohort.covariates[["age", "sex"]].rename(
+        columns={"age": "Age", "sex": "Sex"}
+    )
+    pd.concat([ids, people, cohort.people["group"]], axis=1).to_csv(
+        folder / "demog.csv", index=False
+    )
     return folder
 
 
@@ -39,36 +45,71 @@ def read_descriptor(name: str) -> dict[str, Any]:
 
 
 def list_invocations(tables: Path, out: Path) -> dict[str, dict[str, object]]:
-    table = {"table": str(tables / "dlmuse.csv"), "participants": str(tables / "demog.csv")}
-    plink = {"on_missing": "error", "plink": str(out / "gwas")}
-    fit = {"group": "group", "covariates": "age,sex,icv", "patterns": "2", "members": 2, "seed": 1}
+    table = {
+        "table": str(tables / "dlmuse.csv"),
+        "participants": str(tables / "demog.csv"),
+    }
+    fit = {
+        "group": "group",
+        "covariates": "age,sex,icv",
+        "patterns": "2",
+        "members": 2,
+        "seed": 1,
+    }
     return {
-        "rindices_apply": {"model": str(tables / "model.safetensors"), **table, **plink, "out": str(out / "r.tsv")},
+        "rindices_apply": {
+            "model": str(tables / "model.safetensors"),
+            **table,
+            "on_missing": "error",
+            "out": str(out / "r.tsv"),
+        },
         "rindices_fit": {**table, **fit, "out": str(out / "study")},
     }
 
 
-def build_command(descriptor: dict[str, Any], invocation: dict[str, object]) -> list[str]:
+def build_command(
+    descriptor: dict[str, Any], invocation: dict[str, object]
+) -> list[str]:
     """Return the command of an invocation, as Boutiques builds it."""
     line = descriptor["command-line"]
     for entry in descriptor["inputs"]:
         value, flag = invocation.get(entry["id"]), entry.get("command-line-flag", "")
-        text = "" if value is None else flag if value is True else f"{flag} {shlex.quote(str(value))}"
+        text = (
+            ""
+            if value is None
+            else flag
+            if value is True
+            else f"{flag} {shlex.quote(str(value))}"
+        )
         line = line.replace(entry["value-key"], text)
     return shlex.split(line)
 
 
-@pytest.mark.parametrize("name", ["rindices_apply", pytest.param("rindices_fit", marks=pytest.mark.slow)])
-def test_the_command_of_a_descriptor_runs(name: str, tables: Path, tmp_path: Path) -> None:
+def test_descriptors_are_those_of_the_commands() -> None:
+    for path, text in list_files().items():
+        assert path.read_text("utf-8") == text, "python scripts/make_boutiques.py"
+
+
+@pytest.mark.parametrize(
+    "name", ["rindices_apply", pytest.param("rindices_fit", marks=pytest.mark.slow)]
+)
+def test_the_command_of_a_descriptor_runs(
+    name: str, tables: Path, tmp_path: Path
+) -> None:
     descriptor = read_descriptor(name)
     assert __version__.startswith(descriptor["tool-version"])
-    program, *arguments = build_command(descriptor, list_invocations(tables, tmp_path)[name])
+    program, *arguments = build_command(
+        descriptor, list_invocations(tables, tmp_path)[name]
+    )
     assert program == "rindices"
     if name == "rindices_fit":
         arguments += ["--method", "contrastive"]  # the same command in less time
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
-    values = {entry["value-key"]: invocation for entry, invocation in pair_values(descriptor, tables, tmp_path, name)}
+    values = {
+        entry["value-key"]: invocation
+        for entry, invocation in pair_values(descriptor, tables, tmp_path, name)
+    }
     for output in descriptor["output-files"]:
         path = output["path-template"]
         for key, value in values.items():
@@ -76,14 +117,22 @@ def test_the_command_of_a_descriptor_runs(name: str, tables: Path, tmp_path: Pat
         assert Path(path).is_file(), path
 
 
-def pair_values(descriptor: dict[str, Any], tables: Path, out: Path, name: str) -> list[tuple[dict[str, Any], object]]:
+def pair_values(
+    descriptor: dict[str, Any], tables: Path, out: Path, name: str
+) -> list[tuple[dict[str, Any], object]]:
     invocation = list_invocations(tables, out)[name]
-    return [(entry, invocation[entry["id"]]) for entry in descriptor["inputs"] if entry["id"] in invocation]
+    return [
+        (entry, invocation[entry["id"]])
+        for entry in descriptor["inputs"]
+        if entry["id"] in invocation
+    ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["rindices_apply", "rindices_fit"])
-def test_boutiques_validates_and_runs_the_descriptor(name: str, tables: Path, tmp_path: Path) -> None:
+def test_boutiques_validates_and_runs_the_descriptor(
+    name: str, tables: Path, tmp_path: Path
+) -> None:
     bosh = shutil.which("bosh")
     if bosh is None:
         pytest.skip("boutiques is not installed: pip install boutiques")
@@ -92,19 +141,7 @@ def test_boutiques_validates_and_runs_the_descriptor(name: str, tables: Path, tm
     invocation = tmp_path / "invocation.json"
     invocation.write_text(json.dumps(list_invocations(tables, tmp_path)[name]))
     command = [bosh, "exec", "launch", "--no-container", "-s", path, invocation]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_tool_of_nichart_takes_the_files_of_its_r_score_step(tables: Path, tmp_path: Path) -> None:
-    text = (FOLDER / "nichart" / "rindices.yaml").read_text()
-    (command,) = re.findall(r"^  command: (.*)$", text, re.MULTILINE)
-    names = {"model": "model.safetensors", "dlmuse_csv": "dlmuse.csv", "demog_csv": "demog.csv"}
-    places = {key: tables / name for key, name in names.items()} | {"surrealgan_csv": tmp_path / "r.csv"}
-    assert set(re.findall(r"{(\w+)}", command)) == set(places)
-    assert all(f"  {key}:\n    path_in_container: " in text for key in places)
-    done = CliRunner().invoke(app, command.format(**places).split())
-    assert done.exit_code == 0, done.output
-    assert len(pd.read_csv(tmp_path / "r.csv")) == 180
-    assert "container:\n" in text
-    assert 'ENTRYPOINT ["rindices"]' in (FOLDER.parent / "Dockerfile").read_text()

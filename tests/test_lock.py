@@ -18,7 +18,9 @@ def test_the_record_names_the_holder_and_goes_with_the_lock(tmp_path: Path) -> N
     path = tmp_path / "lock"
     with lock_folder(tmp_path):
         holder = path.read_text()
-        assert holder.startswith(f"process {os.getpid()} on {socket.gethostname()} since 20")
+        assert holder.startswith(
+            f"process {os.getpid()} on {socket.gethostname()} since 20"
+        )
         with pytest.raises(StudyError) as caught, lock_folder(tmp_path):
             pass
         assert f"is in use by {holder}: wait" in str(caught.value)
@@ -41,7 +43,9 @@ def test_the_record_names_the_holder_and_goes_with_the_lock(tmp_path: Path) -> N
         assert path.exists()
 
 
-def test_a_holder_that_has_not_yet_written_its_record_is_another_process(tmp_path: Path) -> None:
+def test_a_holder_that_has_not_yet_written_its_record_is_another_process(
+    tmp_path: Path,
+) -> None:
     refused = pytest.raises(StudyError, match="in use by another process: wait")
     with FileLock(tmp_path / ".lock"), refused, lock_folder(tmp_path):
         pass
@@ -53,11 +57,16 @@ def test_a_killed_holder_is_replaced_and_a_living_one_is_not(tmp_path: Path) -> 
         "import time; from pathlib import Path; from rindices.lock import lock_folder\n"
         f"with lock_folder(Path({str(tmp_path)!r})): print('held', flush=True); time.sleep(60)"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     with process:
         assert process.stdout.readline() == "held\n"
-        with pytest.raises(StudyError, match=f"in use by process {process.pid} on"), lock_folder(tmp_path):
+        with (
+            pytest.raises(StudyError, match=f"in use by process {process.pid} on"),
+            lock_folder(tmp_path),
+        ):
             pass
         process.kill()
         process.wait()
@@ -68,9 +77,15 @@ def test_a_killed_holder_is_replaced_and_a_living_one_is_not(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("record", "holder"),
-    [("process 7 on elsewhere since noon", "process 7 on elsewhere"), ("", "another process"), ("[]", "[]")],
+    [
+        ("process 7 on elsewhere since noon", "process 7 on elsewhere"),
+        ("", "another process"),
+        ("[]", "[]"),
+    ],
 )
-def test_a_foreign_record_is_left_as_it_is(tmp_path: Path, record: str, holder: str) -> None:
+def test_a_foreign_record_is_left_as_it_is(
+    tmp_path: Path, record: str, holder: str
+) -> None:
     path = tmp_path / "lock"
     path.write_text(record)
     with pytest.raises(StudyError) as caught, lock_folder(tmp_path):
@@ -95,7 +110,10 @@ def test_links_are_not_followed(tmp_path: Path, name: str) -> None:
 
 def test_an_unusable_folder_is_a_study_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StudyError, match="cannot write to"), lock_folder(tmp_path / "file"):
+    with (
+        pytest.raises(StudyError, match="cannot write to"),
+        lock_folder(tmp_path / "file"),
+    ):
         pass
 
 

@@ -8,10 +8,42 @@ from pathlib import Path
 import rindices
 
 SOURCE = Path(rindices.__file__).parent
-POSIX_MODULES = ("fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty")
+POSIX_MODULES = (
+    "fcntl",
+    "grp",
+    "posix",
+    "pty",
+    "pwd",
+    "resource",
+    "syslog",
+    "termios",
+    "tty",
+)
 POSIX_NAMES = {
-    "os": {"fork", "forkpty", "geteuid", "getgid", "getpgid", "getuid", "kill", "killpg", "mkfifo", "setsid", "uname"},
-    "signal": {"SIGALRM", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2", "alarm", "pause", "pthread_kill", "setitimer"},
+    "os": {
+        "fork",
+        "forkpty",
+        "geteuid",
+        "getgid",
+        "getpgid",
+        "getuid",
+        "kill",
+        "killpg",
+        "mkfifo",
+        "setsid",
+        "uname",
+    },
+    "signal": {
+        "SIGALRM",
+        "SIGHUP",
+        "SIGKILL",
+        "SIGUSR1",
+        "SIGUSR2",
+        "alarm",
+        "pause",
+        "pthread_kill",
+        "setitimer",
+    },
 }
 IMPORT_ALL = """
 import builtins, importlib, sys
@@ -30,14 +62,21 @@ for name in sys.argv[1:]:
 
 
 def list_modules() -> list[str]:
-    paths = [path.relative_to(SOURCE.parent).with_suffix("") for path in SOURCE.rglob("*.py")]
+    paths = [
+        path.relative_to(SOURCE.parent).with_suffix("") for path in SOURCE.rglob("*.py")
+    ]
     modules = {".".join(path.parts).removesuffix(".__init__") for path in paths}
     return sorted(modules)
 
 
 def test_every_module_is_imported_without_posix_modules() -> None:
     program = IMPORT_ALL.format(modules=POSIX_MODULES)
-    done = subprocess.run([sys.executable, "-c", program, *list_modules()], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *list_modules()],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 

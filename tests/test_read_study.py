@@ -1,4 +1,6 @@
-"""The reader of the documented study finds every kind of false statement, and none in a true study."""
+"""The reader of the documented study finds every kind of false statement, and none in a
+true study.
+"""
 
 import importlib.util
 import json
@@ -11,10 +13,23 @@ import pandas as pd
 import pytest
 from scipy import stats
 from scripts.read_page import read_page
-from scripts.read_study import compare_picture, compute_auc, load_study, read_study, score_ranks
+from scripts.read_study import (
+    compare_picture,
+    compute_auc,
+    load_study,
+    read_study,
+    score_ranks,
+)
 
 ROOT = Path(__file__).parents[1]
-STRUCTURES = ("Hippocampus", "Amygdala", "TemporalPole", "Precuneus", "AngularGyrus", "Cuneus")
+STRUCTURES = (
+    "Hippocampus",
+    "Amygdala",
+    "TemporalPole",
+    "Precuneus",
+    "AngularGyrus",
+    "Cuneus",
+)
 SEVERITIES = (0.25, 0.5, 0.75, 1.0)
 WORDS = {"AngularGyrus": "angular gyrus", "TemporalPole": "temporal pole"}
 
@@ -37,27 +52,67 @@ def make_tables(folder: Path) -> dict[str, pd.DataFrame]:
         patients = np.clip(truth[f"s{k}"] + rng.normal(0, 0.1, 60), 0.05, 0.95)
         indices[f"r{k}"] = np.concatenate([rng.uniform(0.05, 0.2, 40), patients])
     labels = [f"{structure}_{side}" for structure in STRUCTURES for side in "RL"]
-    sizes = {"r1": [-4.0, -3.9, -3.0, -2.9, 2.0, 1.9], "r2": [-0.5, -0.4, 0.9, 1.0, -3.0, -2.0]}
+    sizes = {
+        "r1": [-4.0, -3.9, -3.0, -2.9, 2.0, 1.9],
+        "r2": [-0.5, -0.4, 0.9, 1.0, -3.0, -2.0],
+    }
     rows = [
-        (name, severity, f"MUSE_{k}", label, size * severity, size * severity - 0.3, size * severity + 0.3)
+        (
+            name,
+            severity,
+            f"MUSE_{k}",
+            label,
+            size * severity,
+            size * severity - 0.3,
+            size * severity + 0.3,
+        )
         for name in sizes
         for severity in SEVERITIES
         for k, (label, size) in enumerate(
-            zip(labels, np.repeat(sizes[name], 2) + rng.uniform(0, 0.05, 12), strict=True)
+            zip(
+                labels,
+                np.repeat(sizes[name], 2) + rng.uniform(0, 0.05, 12),
+                strict=True,
+            )
         )
     ]
-    patterns = pd.DataFrame(rows, columns=["pattern", "severity", "region", "label", "change", "low", "high"])
-    effects = pd.DataFrame({"region": [f"MUSE_{k}" for k in range(12)], "d": np.linspace(-2, 1, 12)})
-    effects = effects.assign(low=effects["d"] - 0.2, high=effects["d"] + 0.2, q=[0.001] * 7 + [0.4] * 5)
-    new = pd.DataFrame({"participant_id": [f"new-{k:02d}" for k in range(20)], "r1": np.linspace(0.1, 0.9, 20)})
+    patterns = pd.DataFrame(
+        rows,
+        columns=["pattern", "severity", "region", "label", "change", "low", "high"],
+    )
+    effects = pd.DataFrame(
+        {"region": [f"MUSE_{k}" for k in range(12)], "d": np.linspace(-2, 1, 12)}
+    )
+    effects = effects.assign(
+        low=effects["d"] - 0.2, high=effects["d"] + 0.2, q=[0.001] * 7 + [0.4] * 5
+    )
+    new = pd.DataFrame(
+        {
+            "participant_id": [f"new-{k:02d}" for k in range(20)],
+            "r1": np.linspace(0.1, 0.9, 20),
+        }
+    )
     new["r2"] = new["r1"].to_numpy()[::-1]
     new_truth = new[8:].rename(columns={"r1": "s1", "r2": "s2"})
-    tables = {"demo/participants.tsv": people, "demo/truth.tsv": truth, "results/r_indices.tsv": indices}
-    tables |= {"results/patterns.tsv": patterns, "results/effects.tsv": effects, "new.tsv": new}
-    tables |= {"demo/new_truth.tsv": new_truth, "demo/new_people.csv": new[["participant_id"]]}
+    tables = {
+        "demo/participants.tsv": people,
+        "demo/truth.tsv": truth,
+        "results/r_indices.tsv": indices,
+    }
+    tables |= {
+        "results/patterns.tsv": patterns,
+        "results/effects.tsv": effects,
+        "new.tsv": new,
+    }
+    tables |= {
+        "demo/new_truth.tsv": new_truth,
+        "demo/new_people.csv": new[["participant_id"]],
+    }
     for name, table in tables.items():
         (folder / name).parent.mkdir(exist_ok=True)
-        table.to_csv(folder / name, sep="," if name.endswith("csv") else "\t", index=False)
+        table.to_csv(
+            folder / name, sep="," if name.endswith("csv") else "\t", index=False
+        )
     return tables
 
 
@@ -66,10 +121,22 @@ def make_selection(tables: dict[str, pd.DataFrame]) -> dict[str, object]:
     is_patient = indices["group"] == "patient"
     for name in ("r1", "r2"):
         auc = compute_auc(indices.loc[is_patient, name], indices.loc[~is_patient, name])
-        records.append({"name": name, "split_half": 0.912, "split_half_interval": [0.871, 0.953], "auc": auc})
-    grid = [{"setting": {"n_patterns": number}, "members": {"trained": 10}} for number in (1, 2)]
+        records.append(
+            {
+                "name": name,
+                "split_half": 0.912,
+                "split_half_interval": [0.871, 0.953],
+                "auc": auc,
+            }
+        )
+    grid = [
+        {"setting": {"n_patterns": number}, "members": {"trained": 10}}
+        for number in (1, 2)
+    ]
     return {
-        "chosen": {"held_out": {"shape": "straight", "straight": -45.5583, "curved": -45.5990}},
+        "chosen": {
+            "held_out": {"shape": "straight", "straight": -45.5583, "curved": -45.5990}
+        },
         "grid": grid,
         "patterns": records,
         "difference": {"p": 0.004975, "p_error": 0.00496, "permutations": 200},
@@ -107,7 +174,8 @@ def make_page(tables: dict[str, pd.DataFrame], figures: dict[str, str]) -> str:
     sexes = "".join(
         f"<tr><th>sex: {sex}</th>{''.join(f'<td>{int(number)} (1 %)</td>' for number in row)}</tr>"
         for sex, row in pd.crosstab(
-            tables["demo/participants.tsv"]["sex"], tables["demo/participants.tsv"]["group"]
+            tables["demo/participants.tsv"]["sex"],
+            tables["demo/participants.tsv"]["group"],
         ).iterrows()
         for row in [row]
     )
@@ -126,10 +194,14 @@ def make_page(tables: dict[str, pd.DataFrame], figures: dict[str, str]) -> str:
 def describe_pattern(tables: dict[str, pd.DataFrame], name: str) -> list[str]:
     """Return the lines of a pattern on the terminal, below its first one."""
     patterns, indices = tables["results/patterns.tsv"], tables["results/r_indices.tsv"]
-    rows = patterns[(patterns["pattern"] == name) & (patterns["severity"] == 1)].set_index("label")["change"]
+    rows = patterns[
+        (patterns["pattern"] == name) & (patterns["severity"] == 1)
+    ].set_index("label")["change"]
     structure = "Hippocampus" if name == "r1" else "AngularGyrus"
     words = WORDS.get(structure, structure.lower())
-    patients = indices.assign(sex=tables["demo/participants.tsv"]["sex"])[indices["group"] == "patient"]
+    patients = indices.assign(sex=tables["demo/participants.tsv"]["sex"])[
+        indices["group"] == "patient"
+    ]
     left = stats.spearmanr(patients["sex"] == "M", patients[name])
     return [
         f"              loss in {words} (right {rows[f'{structure}_R']:.2f}, left {rows[f'{structure}_L']:.2f})",
@@ -139,7 +211,9 @@ def describe_pattern(tables: dict[str, pd.DataFrame], name: str) -> list[str]:
 
 def describe_controls(controls: pd.DataFrame) -> str:
     ranges = {name: controls[name].quantile([0.25, 0.75]) for name in ("r1", "r2")}
-    return ", ".join(f"{low:.2f} to {high:.2f} in {name}" for name, (low, high) in ranges.items())
+    return ", ".join(
+        f"{low:.2f} to {high:.2f} in {name}" for name, (low, high) in ranges.items()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -149,11 +223,15 @@ def true_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tables = make_tables(tmp_path)
     selection = make_selection(tables)
     indices, figures = tables["results/r_indices.tsv"], {}
-    controls, patients = (indices[indices["group"] == group] for group in ("control", "patient"))
+    controls, patients = (
+        indices[indices["group"] == group] for group in ("control", "patient")
+    )
     for record in selection["patterns"]:  # type: ignore[attr-defined]
         name = record["name"]
         share = ((patients[name] > controls[name].quantile(0.95)).mean() - 0.05) / 0.95
-        figures[name] = f"Reproduced in other people: 0.91 (0.87 to 0.95); AUC in held-out people {record['auc']:.2f}"
+        figures[name] = (
+            f"Reproduced in other people: 0.91 (0.87 to 0.95); AUC in held-out people {record['auc']:.2f}"
+        )
         figures[name] += f"; carried by {100 * share:.0f} % of patients"
     score = score_ranks(tables["demo/truth.tsv"], indices)
     terminal = [
@@ -184,7 +262,9 @@ def folder(true_folder: Path, tmp_path: Path) -> Path:
 
 
 def test_a_true_study_has_no_fault(folder: Path) -> None:
-    faults, counts = read_study(load_study(folder, "`simulate` invents 40 controls and 60 patients."))
+    faults, counts = read_study(
+        load_study(folder, "`simulate` invents 40 controls and 60 patients.")
+    )
     assert faults == []
     assert counts["values of regions"] == 24
     assert counts["changes along severity"] == 96
@@ -203,17 +283,25 @@ PAGE, TERMINAL = "results/report.html", "terminal.txt"
 LATE = "</section>\n<section id='people'>"
 ALTERATIONS = {
     "directions of regions": replace_text(PAGE, "r1: loss mainly", "r1: gain mainly"),
-    "changes more than a region": replace_text(PAGE, "hippocampus, amygdala and temporal pole", "precuneus and cuneus"),
+    "changes more than a region": replace_text(
+        PAGE, "hippocampus, amygdala and temporal pole", "precuneus and cuneus"
+    ),
     "values of regions": replace_text(PAGE, "<td>-3.9", "<td>+3.9"),
     "changes along severity": replace_text(
-        PAGE, "<th>1</th></tr><tr><th>amygdala, left</th><td>-", "<th>1</th></tr><tr><th>amygdala, left</th><td>"
+        PAGE,
+        "<th>1</th></tr><tr><th>amygdala, left</th><td>-",
+        "<th>1</th></tr><tr><th>amygdala, left</th><td>",
     ),
     "shape (terminal)": replace_text(TERMINAL, "straight", "curved"),
-    "shape (report": replace_text(PAGE, "(straight) were chosen", "(curved) were chosen"),
-    "trajectories.tsv is written": lambda folder: (folder / "results/trajectories.tsv").write_text(
-        "pattern\tlabel\tonset\tonset_low\tonset_high\n"
+    "shape (report": replace_text(
+        PAGE, "(straight) were chosen", "(curved) were chosen"
     ),
-    "at different severities": replace_text(PAGE, LATE, f"<p>Its regions change at different severities.</p>{LATE}"),
+    "trajectories.tsv is written": lambda folder: (
+        folder / "results/trajectories.tsv"
+    ).write_text("pattern\tlabel\tonset\tonset_low\tonset_high\n"),
+    "at different severities": replace_text(
+        PAGE, LATE, f"<p>Its regions change at different severities.</p>{LATE}"
+    ),
     "all onsets are equal": replace_text(
         PAGE,
         LATE,
@@ -221,29 +309,55 @@ ALTERATIONS = {
         + "<tr><td>here</td><td>0.29 (0.2 to 0.4)</td></tr>" * 3
         + f"</table>{LATE}",
     ),
-    "likelihoods": replace_text(PAGE, "(-45.558) than curved ones (-45.599)", "(-45.599) than curved ones (-45.558)"),
-    "the likelihood of curved": replace_text(PAGE, "than curved ones (-45.599)", "than curved ones (-45.899)"),
+    "likelihoods": replace_text(
+        PAGE,
+        "(-45.558) than curved ones (-45.599)",
+        "(-45.599) than curved ones (-45.558)",
+    ),
+    "the likelihood of curved": replace_text(
+        PAGE, "than curved ones (-45.599)", "than curved ones (-45.899)"
+    ),
     "correlations with covariates": replace_text(TERMINAL, "(M) ", "(F) "),
     "scale (terminal)": replace_text(TERMINAL, "controls have 0.", "controls have 0.4"),
-    "Hippocampus_R changes": replace_text(TERMINAL, "hippocampus (right -3", "hippocampus (right -5"),
-    "Hippocampus_R, Hippocampus_L": replace_text(TERMINAL, "hippocampus (right -3", "hippocampus (left -3"),
-    "p value (report": replace_text(PAGE, "controls (p = 0.005)", "controls (p = 0.017)"),
+    "Hippocampus_R changes": replace_text(
+        TERMINAL, "hippocampus (right -3", "hippocampus (right -5"
+    ),
+    "Hippocampus_R, Hippocampus_L": replace_text(
+        TERMINAL, "hippocampus (right -3", "hippocampus (left -3"
+    ),
+    "p value (report": replace_text(
+        PAGE, "controls (p = 0.005)", "controls (p = 0.017)"
+    ),
     "p value (terminal)": replace_text(TERMINAL, "p = 0.005", "p = 0.05"),
     "not explained": replace_text(PAGE, LATE, f"<svg><text>p 0.017</text></svg>{LATE}"),
-    "numbers of people (report)": replace_text(PAGE, "R-indices of 40", "R-indices of 80"),
-    "numbers of people (terminal)": replace_text(TERMINAL, "60 patients", "59 patients"),
+    "numbers of people (report)": replace_text(
+        PAGE, "R-indices of 40", "R-indices of 80"
+    ),
+    "numbers of people (terminal)": replace_text(
+        TERMINAL, "60 patients", "59 patients"
+    ),
     "100 people": replace_text(PAGE, "of 100 people", "of 165 people"),
-    "counts of regions": replace_text(PAGE, "7 of 12 regions differ", "8 of 12 regions differ"),
+    "counts of regions": replace_text(
+        PAGE, "7 of 12 regions differ", "8 of 12 regions differ"
+    ),
     "groups of people": replace_text(PAGE, "sex: F</th><td>", "sex: F</th><td>1"),
-    "outlying measurements": replace_text(PAGE, LATE, f"<p>2 cells of 2 people do not fit.</p>{LATE}"),
+    "outlying measurements": replace_text(
+        PAGE, LATE, f"<p>2 cells of 2 people do not fit.</p>{LATE}"
+    ),
     "AUC of r1": replace_text(TERMINAL, "held-out people 0.8", "held-out people 0.5"),
     "patients have r1": replace_text(TERMINAL, "carried by ", "carried by 1"),
-    "figures of patterns (report": replace_text(PAGE, "Reproduced in other", "Not reproduced in other"),
+    "figures of patterns (report": replace_text(
+        PAGE, "Reproduced in other", "Not reproduced in other"
+    ),
     "members": replace_text("results/selection.json", '"trained": 10', '"trained": 5'),
     "number of patterns (report)": replace_text(PAGE, "Two patterns", "Three patterns"),
-    "number of patterns (JSON)": replace_text("study.json", '"n_patterns": 2, "shape"', '"n_patterns": 3, "shape"'),
+    "number of patterns (JSON)": replace_text(
+        "study.json", '"n_patterns": 2, "shape"', '"n_patterns": 3, "shape"'
+    ),
     "new people (new.tsv)": replace_text("new.tsv", "new-01", "sub-001"),
-    "accuracy (terminal)": replace_text(TERMINAL, "pattern-c-index 0.8", "pattern-c-index 0.7"),
+    "accuracy (terminal)": replace_text(
+        TERMINAL, "pattern-c-index 0.8", "pattern-c-index 0.7"
+    ),
     "menu": replace_text(PAGE, "href='#people'", "href='#persons'"),
     "only 0 statements": replace_text(PAGE, "<nav>", "<nav></nav><nav>"),
 }
@@ -267,12 +381,16 @@ def test_a_false_statement_is_found(folder: Path, fault: str) -> None:
         ("pip install '.[brain]'", False),  # the page has no pictures
     ],
 )
-def test_numbers_in_the_instructions_are_those_of_the_study(folder: Path, instructions: str, is_true: bool) -> None:
+def test_numbers_in_the_instructions_are_those_of_the_study(
+    folder: Path, instructions: str, is_true: bool
+) -> None:
     faults, _ = read_study(load_study(folder, instructions))
     assert (faults == []) == is_true
 
 
-def test_a_page_differs_from_its_picture_by_menu_and_first_sentence(folder: Path) -> None:
+def test_a_page_differs_from_its_picture_by_menu_and_first_sentence(
+    folder: Path,
+) -> None:
     page, text = read_page(folder / PAGE), folder / "report.txt"
     text.write_text(page.describe())
     assert text.read_text() == (
@@ -294,7 +412,11 @@ def test_readme_and_first_page_are_run_word_for_word() -> None:
     assert {page.name for page in blocks.DOCUMENTED} == {"README.md", "index.md"}
     for page in blocks.DOCUMENTED:
         for block in blocks.list_blocks(page):
-            kept = [line for line in block.text.splitlines() if not line.startswith("pip install")]
+            kept = [
+                line
+                for line in block.text.splitlines()
+                if not line.startswith("pip install")
+            ]
             assert blocks.prepare_code(block).splitlines() == kept
             assert block.run
     assert blocks.list_extras(ROOT / "README.md") == {"brain"}

@@ -7,7 +7,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_each_promise_names_a_test() -> None:
-    rows = re.findall(r"^\| (.+) \| (.+) \|$", (ROOT / "SECURITY.md").read_text("utf-8"), re.MULTILINE)[1:]
+    rows = re.findall(
+        r"^\| (.+) \| (.+) \|$", (ROOT / "SECURITY.md").read_text("utf-8"), re.MULTILINE
+    )[1:]
     assert len(rows) >= 10
     for promise, cell in rows:
         tests = re.findall(r"`([^`]+)`", cell)

@@ -1,4 +1,6 @@
-"""Alterations of good tables: of the bytes of text, and of the frames of parquet files."""
+"""Alterations of good tables: of the bytes of text, and of the frames of
+parquet files.
+"""
 
 import re
 from collections.abc import Callable
@@ -39,38 +41,68 @@ def insert_quote(content: bytes, sep: bytes, rng: Random) -> bytes:
 def quote_two_cells(content: bytes, sep: bytes, rng: Random) -> bytes:
     for _ in range(2):
         cells = [match.start() for match in re.finditer(re.escape(sep), content)]
-        content = insert_at(content, cells[int(rng.integers(len(cells)))] + int(rng.integers(0, 2)), b'"')
+        content = insert_at(
+            content,
+            cells[int(rng.integers(len(cells)))] + int(rng.integers(0, 2)),
+            b'"',
+        )
     return content
 
 
 def quote_with_break(content: bytes, sep: bytes, rng: Random) -> bytes:
-    return content.replace(b"none", b'"no' + [b"\n", b"\r\n", b"\r", b"\n\n"][int(rng.integers(4))] + b'ne"', 1)
+    return content.replace(
+        b"none",
+        b'"no' + [b"\n", b"\r\n", b"\r", b"\n\n"][int(rng.integers(4))] + b'ne"',
+        1,
+    )
 
 
 def quote_all(content: bytes, sep: bytes, rng: Random) -> bytes:
     lines = content.split(b"\n")
-    return b"\n".join(b'"' + line.replace(sep, b'"' + sep + b'"') + b'"' if line else line for line in lines)
+    return b"\n".join(
+        b'"' + line.replace(sep, b'"' + sep + b'"') + b'"' if line else line
+        for line in lines
+    )
 
 
 def alter_separator(content: bytes, sep: bytes, rng: Random) -> bytes:
     cells = [match.start() for match in re.finditer(re.escape(sep), content)]
     place = cells[int(rng.integers(len(cells)))]
-    other = [b"", b",", b";", b"\t", b" ", sep + sep, sep + b" ", b" " + sep][int(rng.integers(8))]
+    other = [b"", b",", b";", b"\t", b" ", sep + sep, sep + b" ", b" " + sep][
+        int(rng.integers(8))
+    ]
     return content[:place] + other + content[place + 1 :]
 
 
 def alter_line_ends(content: bytes, sep: bytes, rng: Random) -> bytes:
-    return content.replace(b"\n", [b"\r\n", b"\r", b"\r\r\n", b"\n\n", b"\n \n"][int(rng.integers(5))])
+    return content.replace(
+        b"\n", [b"\r\n", b"\r", b"\r\r\n", b"\n\n", b"\n \n"][int(rng.integers(5))]
+    )
 
 
 def alter_some_line_ends(content: bytes, sep: bytes, rng: Random) -> bytes:
-    ends = [b"\r\n", b"\r", b"\n\n", b"\x0b", b"\x0c", b"\x1e", b"\x85", "\u2028".encode(), b" \n"]
+    ends = [
+        b"\r\n",
+        b"\r",
+        b"\n\n",
+        b"\x0b",
+        b"\x0c",
+        b"\x1e",
+        b"\x85",
+        "\u2028".encode(),
+        b" \n",
+    ]
     end = ends[int(rng.integers(len(ends)))]
-    return b"".join(line + (end if rng.uniform() < 0.2 else b"\n") for line in content.split(b"\n")[:-1])
+    return b"".join(
+        line + (end if rng.uniform() < 0.2 else b"\n")
+        for line in content.split(b"\n")[:-1]
+    )
 
 
 def break_line(content: bytes, sep: bytes, rng: Random) -> bytes:
-    return insert_at(content, pick(content, rng), [b"\n", b"\r", b"\r\n"][int(rng.integers(3))])
+    return insert_at(
+        content, pick(content, rng), [b"\n", b"\r", b"\r\n"][int(rng.integers(3))]
+    )
 
 
 def join_two_lines(content: bytes, sep: bytes, rng: Random) -> bytes:
@@ -99,7 +131,9 @@ def drop_line(content: bytes, sep: bytes, rng: Random) -> bytes:
 
 def swap_lines(content: bytes, sep: bytes, rng: Random) -> bytes:
     lines = content.splitlines(keepends=True)
-    return b"".join([lines[0], *(lines[1 + k] for k in rng.permutation(len(lines) - 1))])
+    return b"".join(
+        [lines[0], *(lines[1 + k] for k in rng.permutation(len(lines) - 1))]
+    )
 
 
 def cut_file(content: bytes, sep: bytes, rng: Random) -> bytes:
@@ -107,12 +141,23 @@ def cut_file(content: bytes, sep: bytes, rng: Random) -> bytes:
 
 
 def append_filler(content: bytes, sep: bytes, rng: Random) -> bytes:
-    fillers = [b"\n\n", sep * 10 + b"\n", b" \n", b"\x1a", b"# end\n", b"\x00" * 8, content, b"NA" + (sep + b"NA") * 10]
+    fillers = [
+        b"\n\n",
+        sep * 10 + b"\n",
+        b" \n",
+        b"\x1a",
+        b"# end\n",
+        b"\x00" * 8,
+        content,
+        b"NA" + (sep + b"NA") * 10,
+    ]
     return content + fillers[int(rng.integers(len(fillers)))]
 
 
 def recode_file(content: bytes, sep: bytes, rng: Random) -> bytes:
-    encoding = ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"][int(rng.integers(5))]
+    encoding = ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"][
+        int(rng.integers(5))
+    ]
     return content.decode("latin-1").encode(encoding)
 
 
@@ -129,7 +174,15 @@ def add_letters(content: bytes, sep: bytes, rng: Random) -> bytes:
 
 
 def insert_control(content: bytes, sep: bytes, rng: Random) -> bytes:
-    marks = [b"\x00", b"\x1b", b"\x7f", b"\xef\xbb\xbf", "\u200b".encode(), b"\t", b"\x1f"]
+    marks = [
+        b"\x00",
+        b"\x1b",
+        b"\x7f",
+        b"\xef\xbb\xbf",
+        "\u200b".encode(),
+        b"\t",
+        b"\x1f",
+    ]
     return insert_at(content, pick(content, rng), marks[int(rng.integers(len(marks)))])
 
 
@@ -138,7 +191,11 @@ def lengthen_cell(content: bytes, sep: bytes, rng: Random) -> bytes:
 
 
 def start_with_formula(content: bytes, sep: bytes, rng: Random) -> bytes:
-    return content.replace(b"\nsub", b"\n" + [b"=", b"+", b"-", b"@", b"'=", b"'"][int(rng.integers(6))] + b"sub", 1)
+    return content.replace(
+        b"\nsub",
+        b"\n" + [b"=", b"+", b"-", b"@", b"'=", b"'"][int(rng.integers(6))] + b"sub",
+        1,
+    )
 
 
 def respell_labels(content: bytes, sep: bytes, rng: Random) -> bytes:
@@ -173,7 +230,11 @@ def rewrite_number(content: bytes, sep: bytes, rng: Random) -> bytes:
         f"{text}e400", text.replace(",", "."), "inf", "NaN", "NA", "", "-9999", "1e-320", "\uff13\uff10\uff10\uff10",
         "True", f"{text}*", f"0x{text[:2]}",
     ]  # fmt: skip
-    return content[: chosen.start()] + ways[int(rng.integers(len(ways)))].encode() + content[chosen.end() :]
+    return (
+        content[: chosen.start()]
+        + ways[int(rng.integers(len(ways)))].encode()
+        + content[chosen.end() :]
+    )
 
 
 def rename_column(content: bytes, sep: bytes, rng: Random) -> bytes:
@@ -181,7 +242,14 @@ def rename_column(content: bytes, sep: bytes, rng: Random) -> bytes:
     end = content.find(b"\n")
     names = content[:end].split(sep)
     place = int(rng.integers(len(names)))
-    names[place] = [b"", b"x", names[0], names[-1], names[place].upper(), b" " + names[place]][int(rng.integers(6))]
+    names[place] = [
+        b"",
+        b"x",
+        names[0],
+        names[-1],
+        names[place].upper(),
+        b" " + names[place],
+    ][int(rng.integers(6))]
     return sep.join(names) + content[end:]
 
 
@@ -193,8 +261,11 @@ TEXT_ALTERATIONS: list[Callable[[bytes, bytes, Random], bytes]] = [
 ]  # fmt: skip
 
 
-# Alterations of parquet: each takes a frame and randomness, and returns the frame to write.
-def set_cell(frame: pd.DataFrame, rng: Random, column: str, value: object) -> pd.DataFrame:
+# Alterations of parquet: each takes a frame and randomness, and returns the frame to
+# write.
+def set_cell(
+    frame: pd.DataFrame, rng: Random, column: str, value: object
+) -> pd.DataFrame:
     values = frame[column].astype("object").tolist()
     values[int(rng.integers(len(values)))] = value
     return frame.assign(**{column: values})
@@ -204,25 +275,51 @@ PARQUET_ALTERATIONS: dict[str, Callable[[pd.DataFrame, Random], pd.DataFrame]] =
     "as it is": lambda frame, rng: frame,
     "id missing": lambda frame, rng: set_cell(frame, rng, "participant_id", None),
     "id empty": lambda frame, rng: set_cell(frame, rng, "participant_id", "  "),
-    "id with line break": lambda frame, rng: set_cell(frame, rng, "participant_id", "a\nb"),
-    "id with control character": lambda frame, rng: set_cell(frame, rng, "participant_id", "a\x00b"),
+    "id with line break": lambda frame, rng: set_cell(
+        frame, rng, "participant_id", "a\nb"
+    ),
+    "id with control character": lambda frame, rng: set_cell(
+        frame, rng, "participant_id", "a\x00b"
+    ),
     "id as formula": lambda frame, rng: set_cell(frame, rng, "participant_id", "=1+1"),
     "id long": lambda frame, rng: set_cell(frame, rng, "participant_id", "x" * 5_000),
-    "comment with line break": lambda frame, rng: set_cell(frame, rng, "comment", 'a\n"b'),
-    "rows repeated": lambda frame, rng: pd.concat([frame, frame.sample(2, random_state=int(rng.integers(99)))]),
-    "rows dropped": lambda frame, rng: frame.sample(frac=0.8, random_state=int(rng.integers(99))),
+    "comment with line break": lambda frame, rng: set_cell(
+        frame, rng, "comment", 'a\n"b'
+    ),
+    "rows repeated": lambda frame, rng: pd.concat(
+        [frame, frame.sample(2, random_state=int(rng.integers(99)))]
+    ),
+    "rows dropped": lambda frame, rng: frame.sample(
+        frac=0.8, random_state=int(rng.integers(99))
+    ),
     "no rows": lambda frame, rng: frame[:0],
-    "row empty": lambda frame, rng: pd.concat([frame, pd.DataFrame([dict.fromkeys(frame)])], ignore_index=True),
-    "volume missing": lambda frame, rng: set_cell(frame, rng, "roi1", None).astype({"roi1": float}),
-    "volume infinite": lambda frame, rng: set_cell(frame, rng, "roi1", np.inf).astype({"roi1": float}),
-    "volume negative": lambda frame, rng: set_cell(frame, rng, "roi1", -1.0).astype({"roi1": float}),
+    "row empty": lambda frame, rng: pd.concat(
+        [frame, pd.DataFrame([dict.fromkeys(frame)])], ignore_index=True
+    ),
+    "volume missing": lambda frame, rng: set_cell(frame, rng, "roi1", None).astype(
+        {"roi1": float}
+    ),
+    "volume infinite": lambda frame, rng: set_cell(frame, rng, "roi1", np.inf).astype(
+        {"roi1": float}
+    ),
+    "volume negative": lambda frame, rng: set_cell(frame, rng, "roi1", -1.0).astype(
+        {"roi1": float}
+    ),
     "label respelt": lambda frame, rng: set_cell(frame, rng, "group", "Control "),
     "sex respelt": lambda frame, rng: set_cell(frame, rng, "sex", "f"),
     "sex missing": lambda frame, rng: set_cell(frame, rng, "sex", None),
-    "labels as categories": lambda frame, rng: frame.astype({"group": "category", "sex": "category"}),
+    "labels as categories": lambda frame, rng: frame.astype(
+        {"group": "category", "sex": "category"}
+    ),
     "half precision": lambda frame, rng: frame.astype({"roi1": np.float32}),
-    "column missing": lambda frame, rng: frame.drop(columns=str(rng.choice(frame.columns[1:]))),
-    "columns in another order": lambda frame, rng: frame[rng.permutation(frame.columns)],
+    "column missing": lambda frame, rng: frame.drop(
+        columns=str(rng.choice(frame.columns[1:]))
+    ),
+    "columns in another order": lambda frame, rng: frame[
+        rng.permutation(frame.columns)
+    ],
     "volumes as text": lambda frame, rng: frame.assign(roi1=frame["roi1"].astype(str)),
-    "ids as numbers": lambda frame, rng: frame.assign(participant_id=np.arange(len(frame)) + 10**16),
+    "ids as numbers": lambda frame, rng: frame.assign(
+        participant_id=np.arange(len(frame)) + 10**16
+    ),
 }

@@ -8,14 +8,45 @@ from typing import Any, NamedTuple
 import numpy as np
 
 HOSTILE_VALUES: list[Any] = [
-    *(None, True, -1, 0, 1, 2.5, 1e-300, 1e300, 1e999, -1e999, float("nan"), 10**30, 10**400, 2**31, "", "x"),
-    *("n\ne\nw", "\ud800", "\x1b[31m", "é" * 300, "x" * 1_000_000, [], {}, [[]], [None], [1, 2], ["a", "a"]),
+    *(
+        None,
+        True,
+        -1,
+        0,
+        1,
+        2.5,
+        1e-300,
+        1e300,
+        1e999,
+        -1e999,
+        float("nan"),
+        10**30,
+        10**400,
+        2**31,
+        "",
+        "x",
+    ),
+    *(
+        "n\ne\nw",
+        "\ud800",
+        "\x1b[31m",
+        "é" * 300,
+        "x" * 1_000_000,
+        [],
+        {},
+        [[]],
+        [None],
+        [1, 2],
+        ["a", "a"],
+    ),
     *({"a": 1}, {"": []}),
 ]
 
 
 class Alteration(NamedTuple):
-    """A way to alter a file: its family, its name, and a function that returns the content."""
+    """A way to alter a file: its family, its name, and a function that returns the
+    content.
+    """
 
     family: str
     name: str
@@ -44,10 +75,18 @@ def flip_bytes(content: bytes, low: int, high: int, seed: int) -> bytes:
 
 
 def list_paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path to every value in nested dictionaries and lists; of a long list only to its ends."""
+    """Yield the path to every value in nested dictionaries and lists; of a long list
+    only to its ends.
+    """
     if path:
         yield path
-    keys = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+    keys = (
+        list(value)
+        if isinstance(value, dict)
+        else list(range(len(value)))
+        if isinstance(value, list)
+        else []
+    )
     for key in keys if isinstance(value, dict) else [*keys[:2], *keys[2:][-1:]]:
         yield from list_paths(value[key], (*path, key))
 
@@ -70,7 +109,13 @@ def double_path(path: Sequence[Any], container: Any) -> None:
         container = container[key]
     value = container[path[-1]]
     is_number = isinstance(value, int | float)
-    container[path[-1]] = value * 2 if isinstance(value, list) else -value if is_number else str(value)[::-1]
+    container[path[-1]] = (
+        value * 2
+        if isinstance(value, list)
+        else -value
+        if is_number
+        else str(value)[::-1]
+    )
 
 
 def set_first(value: float, array: np.ndarray) -> np.ndarray:
@@ -84,19 +129,30 @@ def cast(dtype: str, array: np.ndarray) -> np.ndarray:
 
 ARRAY_CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     **{
-        f"one {value}": partial(set_first, value) for value in (np.nan, np.inf, -np.inf, -1.0, 0.0, 1e300, 1e-300, 1e20)
+        f"one {value}": partial(set_first, value)
+        for value in (np.nan, np.inf, -np.inf, -1.0, 0.0, 1e300, 1e-300, 1e20)
     },
-    **{f"all {value}": partial(np.full_like, fill_value=value) for value in (np.nan, np.inf, -1.0, 0.0, 1e38, 5e-324)},
-    **{f"type {dtype}": partial(cast, dtype) for dtype in ("int64", "float32", "float16", "bool", "uint8")},
+    **{
+        f"all {value}": partial(np.full_like, fill_value=value)
+        for value in (np.nan, np.inf, -1.0, 0.0, 1e38, 5e-324)
+    },
+    **{
+        f"type {dtype}": partial(cast, dtype)
+        for dtype in ("int64", "float32", "float16", "bool", "uint8")
+    },
     "negative": np.negative,
     "reversed": lambda array: array[..., ::-1] if array.ndim else -array,
     "transposed": np.transpose,
     "huge": lambda array: array * 1e29,
     "tiny": lambda array: array * 1e-29,
     "squared": lambda array: array**9,
-    "longer": lambda array: np.concatenate([array, array]) if array.ndim else np.zeros(2),
+    "longer": lambda array: (
+        np.concatenate([array, array]) if array.ndim else np.zeros(2)
+    ),
     "shorter": lambda array: array[:-1] if array.ndim else np.zeros(0),
     "flat": np.ravel,
-    "lower triangle": lambda array: np.tril(array) if array.ndim == 2 else array[..., None],
+    "lower triangle": lambda array: (
+        np.tril(array) if array.ndim == 2 else array[..., None]
+    ),
     "random": lambda array: np.random.default_rng(0).normal(0, 1e6, array.shape),
 }

@@ -1,6 +1,8 @@
-"""Figure 2: accuracy and agreement over lambda = 0.1 to 0.8, of the members that `full_length` chooses lambda by.
+"""Figure 2: accuracy and agreement over lambda = 0.1 to 0.8, of the members that
+`full_length` chooses lambda by.
 
-Usage: ``python -m benchmarks.paper.figure2``, after ``python -m benchmarks.paper.full_length``.
+Usage: ``python -m benchmarks.paper.figure2``, after ``python -m
+benchmarks.paper.full_length``.
 """
 
 import json
@@ -20,24 +22,53 @@ KINDS = {"mean": "accuracy of the mean member", "agreement": "agreement of membe
 def main() -> None:
     """Read, draw and write."""
     rows = [row for row in json.loads(PATH.read_text("utf-8")) if not row["adjusted"]]
-    by_task = {task: {row["orthogonality"]: row for row in rows if row["task"] == task} for task in PAPER_TASKS}
-    tasks = [task for task, tried in by_task.items() if set(tried) == set(ORTHOGONALITY_WEIGHTS)]
-    points = {task: [by_task[task][weight]["curve"][0] for weight in ORTHOGONALITY_WEIGHTS] for task in tasks}
-    means = {kind: np.array([[point[kind] for point in points[task]] for task in tasks]) for kind in KINDS}
+    by_task = {
+        task: {row["orthogonality"]: row for row in rows if row["task"] == task}
+        for task in PAPER_TASKS
+    }
+    tasks = [
+        task
+        for task, tried in by_task.items()
+        if set(tried) == set(ORTHOGONALITY_WEIGHTS)
+    ]
+    points = {
+        task: [by_task[task][weight]["curve"][0] for weight in ORTHOGONALITY_WEIGHTS]
+        for task in tasks
+    }
+    means = {
+        kind: np.array([[point[kind] for point in points[task]] for task in tasks])
+        for kind in KINDS
+    }
     draw_figure(means, tasks)
     lines = []
-    for task, accuracy, agreement in zip(tasks, means["mean"], means["agreement"], strict=True):
+    for task, accuracy, agreement in zip(
+        tasks, means["mean"], means["agreement"], strict=True
+    ):
         best = int(np.argmax(agreement))
         cells = [f"{a:.3f} / {b:.3f}" for a, b in zip(accuracy, agreement, strict=True)]
         chosen = f"{ORTHOGONALITY_WEIGHTS[best]:g}"
-        lines.append([task, f"{points[task][0]['steps']:,}", *cells, chosen, f"{accuracy.max() - accuracy[best]:.3f}"])
+        lines.append(
+            [
+                task,
+                f"{points[task][0]['steps']:,}",
+                *cells,
+                chosen,
+                f"{accuracy.max() - accuracy[best]:.3f}",
+            ]
+        )
     rank = spearmanr(means["mean"].ravel(), means["agreement"].ravel()).statistic
     note = (
         f"Accuracy of the mean of {len(rows[0]['curve'][0]['members'])} members / their agreement, not adjusted, rate "
         f"8e-4. Rank correlation of the two {rank:.2f}. The last column is what choosing lambda by agreement costs in "
         "accuracy against the best lambda."
     )
-    head = ["task", "steps", *(f"lambda {weight:g}" for weight in ORTHOGONALITY_WEIGHTS), "chosen", "lost"]
+    head = [
+        "task",
+        "steps",
+        *(f"lambda {weight:g}" for weight in ORTHOGONALITY_WEIGHTS),
+        "chosen",
+        "lost",
+    ]
     write_table(RESULTS / "figure2.md", head, lines, note)
 
 
@@ -47,7 +78,15 @@ def draw_figure(means: dict[str, np.ndarray], tasks: list[str]) -> None:
     panels = figure.subplots(1, 2, sharey=True)
     for axes, (kind, title) in zip(panels, KINDS.items(), strict=True):
         for values, task in zip(means[kind], tasks, strict=True):
-            axes.plot(ORTHOGONALITY_WEIGHTS, values, "o-", color=COLOURS[task], label=task, lw=1.8, ms=4)
+            axes.plot(
+                ORTHOGONALITY_WEIGHTS,
+                values,
+                "o-",
+                color=COLOURS[task],
+                label=task,
+                lw=1.8,
+                ms=4,
+            )
         axes.set_title(title, loc="left", fontsize="medium")
         axes.set_xlabel("weight of orthogonality, lambda")
         axes.set_xticks(ORTHOGONALITY_WEIGHTS)

@@ -8,7 +8,9 @@ from typing import Any
 from benchmarks.sentence_readers.written import WrittenStudy
 
 Reader = Callable[[re.Match[str], "Reading"], None]
-"""Takes the match of a sentence, and holds its claims against what was written and what is true."""
+"""Takes the match of a sentence, and holds its claims against what was written and what
+is true.
+"""
 
 
 class UnreadError(ValueError):
@@ -34,7 +36,8 @@ class Reading:
     unread : list of str
         Sentences that no reader knows.
     verdicts : dict
-        What is said of each pattern: ``reproduced``, ``not_known``, ``not_reproduced`` or ``artefact``.
+        What is said of each pattern: ``reproduced``, ``not_known``, ``not_reproduced``
+        or ``artefact``.
     blocks : list of str
         Blocks that are said to be artefacts.
     concerned : set of str
@@ -42,7 +45,8 @@ class Reading:
     speaks_of_patterns : bool
         Whether patterns of change are said to distinguish patients from controls.
     unfounded : list of str
-        Regions that are named, and that no pattern changes in truth: 5 of 100 intervals may exclude 0 by chance.
+        Regions that are named, and that no pattern changes in truth: 5 of 100 intervals
+        may exclude 0 by chance.
     """
 
     written: WrittenStudy
@@ -69,14 +73,26 @@ class Reading:
         """Check that two values are equal."""
         self.check(said == true, f"{claim}: {said!r} is said, {true!r} is true")
 
-    def check_number(self, said: str, true: float | None, claim: str, slack: float = 0.0) -> None:
-        """Check a number as it is printed against its value; it may differ by rounding and by the slack."""
+    def check_number(
+        self, said: str, true: float | None, claim: str, slack: float = 0.0
+    ) -> None:
+        """Check a number as it is printed against its value; it may differ by rounding
+        and by the slack.
+        """
         digits = len(said.partition(".")[2])
-        is_near = true is not None and abs(parse_number(said) - true) <= 0.5 * 10.0**-digits + slack + 1e-9
-        self.check(is_near, f"{claim}: {said} is said, {'nothing' if true is None else f'{true:.6g}'} is true")
+        is_near = (
+            true is not None
+            and abs(parse_number(said) - true) <= 0.5 * 10.0**-digits + slack + 1e-9
+        )
+        self.check(
+            is_near,
+            f"{claim}: {said} is said, {'nothing' if true is None else f'{true:.6g}'} is true",
+        )
 
     def unify(self, text: str) -> str:
-        """Return a text about features in the words of a text about regions, which readers know."""
+        """Return a text about features in the words of a text about regions, which
+        readers know.
+        """
         if not self.written.has_features:
             return text
         return re.sub(r"\bfeature(s?)\b", r"region\1", text)
@@ -87,7 +103,13 @@ class Reading:
         self.sentences += 1
         try:
             reader(text, self)
-        except (UnreadError, LookupError, TypeError, ValueError, AttributeError) as error:  # of another form than known
+        except (
+            UnreadError,
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ) as error:  # of another form than known
             self.unread.append(f"{error} [{self.surface}: {text}]")
 
 

@@ -1,1 +1,3 @@
-"""Suites: learners on simulated cohorts, on cohorts that could mislead, and on real patients."""
+"""Suites: learners on simulated cohorts, on cohorts that could mislead, and on real
+patients.
+"""

@@ -1,4 +1,6 @@
-"""Benchmark of learners on the cohorts of a suite: run in parallel, resume, summarise."""
+"""Benchmark of learners on the cohorts of a suite: run in parallel, resume,
+summarise.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -35,11 +37,15 @@ class BenchmarkPlan:
         """Return the independent jobs, in a fixed order."""
         for learner in self.learners:
             if get_entrant(learner).oracle and self.suite == "real":
-                raise InputError("the oracle knows simulated people alone: leave it out of the suite real.")
+                raise InputError(
+                    "the oracle knows simulated people alone: leave it out of the suite real."
+                )
         suite = get_suite_tasks(self.suite, self.data, self.adjusted)
         unknown = [task for task in self.tasks if task not in suite]
         if unknown:
-            raise InputError(f"suite {self.suite} has no task '{unknown[0]}'; it has: {', '.join(suite)}.")
+            raise InputError(
+                f"suite {self.suite} has no task '{unknown[0]}'; it has: {', '.join(suite)}."
+            )
         return [
             BenchmarkJob(self, task, learner, seed)
             for task in self.tasks or tuple(suite)
@@ -65,7 +71,9 @@ class BenchmarkJob:
 
     def measure(self) -> "BenchmarkResult":
         """Fit the learner to the cohort and score it."""
-        case = get_suite_tasks(self.plan.suite, self.plan.data, self.plan.adjusted)[self.task](self.seed)
+        case = get_suite_tasks(self.plan.suite, self.plan.data, self.plan.adjusted)[
+            self.task
+        ](self.seed)
         entrant = get_entrant(self.learner)
         if entrant.oracle:
             return _measure_oracle(self)
@@ -75,10 +83,23 @@ class BenchmarkJob:
             return _measure_bound(self, case, entrant.make)
         patients = case.X[case.y == 1]
         learner = entrant.make(case.truth.shape[1], self.seed)
-        inferred, cost = measure_cost(lambda: learner.fit(case.X, case.y).transform(patients))
+        inferred, cost = measure_cost(
+            lambda: learner.fit(case.X, case.y).transform(patients)
+        )
         score = pattern_c_index(case.truth, inferred)
-        unseen = _score_held_out(self, case) if self.plan.folds and not entrant.slow else None
-        return _make_result(self, score.mean, score.per_pattern, cost, unseen, getattr(learner, "agreement_", None))
+        unseen = (
+            _score_held_out(self, case)
+            if self.plan.folds and not entrant.slow
+            else None
+        )
+        return _make_result(
+            self,
+            score.mean,
+            score.per_pattern,
+            cost,
+            unseen,
+            getattr(learner, "agreement_", None),
+        )
 
     def restore(self, **fields: Any) -> "BenchmarkResult":
         """Return the result with these fields."""
@@ -97,13 +118,19 @@ class BenchmarkResult:
     unseen: float | None  # on held-out patients, mean over folds
     agreement: float | None  # among ensemble members, for learners that have them
     seconds: float
-    processor_seconds: float | None = None  # of the fit and of inference in the patients; None in older results
-    peak_megabytes: float | None = None  # memory that the fit needs beyond that of the process before it
+    processor_seconds: float | None = (
+        None  # of the fit and of inference in the patients; None in older results
+    )
+    peak_megabytes: float | None = (
+        None  # memory that the fit needs beyond that of the process before it
+    )
 
 
 @dataclass(frozen=True)
 class BenchmarkSummary:
-    """Mean, standard error and number of the scores of one learner on one task, in sample and held out."""
+    """Mean, standard error and number of the scores of one learner on one task, in
+    sample and held out.
+    """
 
     task: str
     learner: str
@@ -125,7 +152,9 @@ def _make_result(
     agreement: float | None = None,
 ) -> BenchmarkResult:
     values = [float(value) for value in per_pattern]
-    return BenchmarkResult(job.task, job.learner, job.seed, float(score), values, unseen, agreement, *cost)
+    return BenchmarkResult(
+        job.task, job.learner, job.seed, float(score), values, unseen, agreement, *cost
+    )
 
 
 def _score_held_out(job: BenchmarkJob, case: BenchmarkCase) -> float:
@@ -139,26 +168,38 @@ def _score_held_out(job: BenchmarkJob, case: BenchmarkCase) -> float:
     for train, test in folds.split(case.X, case.y):
         learner = make(case.truth.shape[1], job.seed).fit(case.X[train], case.y[train])
         patients = test[case.y[test] == 1]
-        scores.append(pattern_c_index(truth[patients], learner.transform(case.X[patients])).mean)
+        scores.append(
+            pattern_c_index(truth[patients], learner.transform(case.X[patients])).mean
+        )
     return float(np.mean(scores))
 
 
-def _measure_bound(job: BenchmarkJob, case: BenchmarkCase, make: Callable[[int, int], Any]) -> BenchmarkResult:
+def _measure_bound(
+    job: BenchmarkJob, case: BenchmarkCase, make: Callable[[int, int], Any]
+) -> BenchmarkResult:
     bound, cost = measure_cost(
-        lambda: practical_upper_bound(lambda size: make(size, job.seed), case.X, case.y, case.truth)
+        lambda: practical_upper_bound(
+            lambda size: make(size, job.seed), case.X, case.y, case.truth
+        )
     )
     return _make_result(job, bound.best.mean, bound.best.per_pattern, cost)
 
 
 def _measure_oracle(job: BenchmarkJob) -> BenchmarkResult:
-    (truth, severities), cost = measure_cost(lambda: score_oracle(job.task, job.seed, job.plan.adjusted))
+    (truth, severities), cost = measure_cost(
+        lambda: score_oracle(job.task, job.seed, job.plan.adjusted)
+    )
     score = pattern_c_index(truth, severities)
     return _make_result(job, score.mean, score.per_pattern, cost)
 
 
-def _measure_supervised(job: BenchmarkJob, case: BenchmarkCase, model: Any) -> BenchmarkResult:
+def _measure_supervised(
+    job: BenchmarkJob, case: BenchmarkCase, model: Any
+) -> BenchmarkResult:
     patients, folds = case.X[case.y == 1], job.plan.folds or 5
-    predicted, cost = measure_cost(lambda: cross_validate_supervised(patients, case.truth, model, folds, job.seed))
+    predicted, cost = measure_cost(
+        lambda: cross_validate_supervised(patients, case.truth, model, folds, job.seed)
+    )
     score = supervised_c_index(case.truth, predicted)
     return _make_result(job, score.train, [], cost, score.test)
 
@@ -181,7 +222,11 @@ def summarise_results(results: Sequence[BenchmarkResult]) -> list[BenchmarkSumma
 
 
 def _standard_error(values: Sequence[float]) -> float | None:
-    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+    return (
+        float(np.std(values, ddof=1) / np.sqrt(len(values)))
+        if len(values) > 1
+        else None
+    )
 
 
 def results_to_json(results: Sequence[BenchmarkResult]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Upper bounds of scores, which need the true severities (sections B.5 and B.6 of the paper)."""
+"""Upper bounds of scores, which need the true severities (sections B.5 and B.6 of the
+paper).
+"""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
@@ -18,7 +20,9 @@ class _Learner(Protocol):
 
 
 class UpperBound(NamedTuple):
-    """Best score over all sizes, the size with this score, and the best score of each size."""
+    """Best score over all sizes, the size with this score, and the best score of each
+    size.
+    """
 
     best: PatternCIndex
     n_components: int
@@ -39,14 +43,17 @@ def practical_upper_bound(
     truth: ArrayLike,
     sizes: Iterable[int] = range(3, 11),
 ) -> UpperBound:
-    """Return the best match with the truth of any M components, over several numbers of components.
+    """Return the best match with the truth of any M components, over several numbers of
+    components.
 
-    The truth selects both the size and the components, so this is an upper bound and not a fair score.
+    The truth selects both the size and the components, so this is an upper bound and
+    not a fair score.
 
     Parameters
     ----------
     make_learner : callable
-        Takes a number of components and returns an unfitted learner, e.g. ``NMFBaseline``.
+        Takes a number of components and returns an unfitted learner, e.g.
+        ``NMFBaseline``.
     X : array-like of shape (N, R)
         Regions of controls and patients.
     y : array-like of shape (N,)
@@ -69,11 +76,17 @@ def practical_upper_bound(
     if not scores:
         raise InputError("sizes is empty; give at least one number of components.")
     best = max(scores, key=lambda size: scores[size].mean)
-    return UpperBound(scores[best], best, {size: score.mean for size, score in scores.items()})
+    return UpperBound(
+        scores[best], best, {size: score.mean for size, score in scores.items()}
+    )
 
 
-def supervised_c_index(truth: ArrayLike, scores: SupervisedPredictions) -> SupervisedCIndex:
-    """Return the mean pattern-c-index over folds, on training and on held-out people; ``truth`` is (N, M) or (N,)."""
+def supervised_c_index(
+    truth: ArrayLike, scores: SupervisedPredictions
+) -> SupervisedCIndex:
+    """Return the mean pattern-c-index over folds, on training and on held-out people;
+    ``truth`` is (N, M) or (N,).
+    """
     severities = np.asarray(truth, dtype=np.float64)
     train, test = [], []
     for f, predicted in enumerate(scores.train):
@@ -84,6 +97,10 @@ def supervised_c_index(truth: ArrayLike, scores: SupervisedPredictions) -> Super
 
 
 def _mean_column_c_index(truth: FloatArray, predicted: FloatArray) -> float:
-    """Return the mean c-index of the columns; supervised predictions need no matching."""
+    """Return the mean c-index of the columns; supervised predictions need
+    no matching.
+    """
     columns = truth[:, None] if truth.ndim == 1 else truth
-    return float(np.mean([c_index(a, b) for a, b in zip(columns.T, predicted.T, strict=True)]))
+    return float(
+        np.mean([c_index(a, b) for a, b in zip(columns.T, predicted.T, strict=True)])
+    )

@@ -21,7 +21,8 @@ class Cost(NamedTuple):
     processor_seconds : float
         Processor time of all threads of this process.
     peak_megabytes : float or None
-        Largest resident memory during the call minus that before it. None on systems other than Linux.
+        Largest resident memory during the call minus that before it. None on systems
+        other than Linux.
     """
 
     seconds: float
@@ -34,15 +35,20 @@ def measure_cost(function: Callable[[], T]) -> tuple[T, Cost]:
     before = _reset_peak_memory()
     start, processor_start = time.perf_counter(), time.process_time()
     result = function()
-    seconds, processor_seconds = time.perf_counter() - start, time.process_time() - processor_start
+    seconds, processor_seconds = (
+        time.perf_counter() - start,
+        time.process_time() - processor_start,
+    )
     peak = None if before is None else max(_read_memory("VmHWM") - before, 0.0)
     return result, Cost(seconds, processor_seconds, peak)
 
 
 def _reset_peak_memory() -> float | None:
-    """Set the peak of the resident memory to its present value, and return it; None if the system cannot.
+    """Set the peak of the resident memory to its present value, and return it; None if
+    the system cannot.
 
-    Memory that was freed before is returned to the system first. Otherwise the call could use it again unnoticed.
+    Memory that was freed before is returned to the system first. Otherwise the call
+    could use it again unnoticed.
     """
     try:
         ctypes.CDLL(None).malloc_trim(0)
@@ -55,4 +61,6 @@ def _reset_peak_memory() -> float | None:
 def _read_memory(field: str) -> float:
     """Return a field of the process status, in MB."""
     lines = _STATUS.read_text("utf-8").splitlines()
-    return next(float(line.split()[1]) / 1e3 for line in lines if line.startswith(f"{field}:"))
+    return next(
+        float(line.split()[1]) / 1e3 for line in lines if line.startswith(f"{field}:")
+    )

@@ -12,20 +12,32 @@ from benchmarks.suites.baselines.decompositions import (
     NMFBaseline,
     OpNMFBaseline,
 )
-from benchmarks.suites.baselines.normative import DeviationNMF, NormativeICA, NormativePCA
+from benchmarks.suites.baselines.normative import (
+    DeviationNMF,
+    NormativeICA,
+    NormativePCA,
+)
 from rindices.errors import InputError, did_you_mean
 from rindices.learners.contrastive.estimator import ContrastiveICA
-from rindices.learners.trajectory.members import DiseaseTrajectories
+from rindices.learners.trajectory.estimator import DiseaseTrajectories
 
 
 @dataclass(frozen=True)
 class Entrant:
     """A learner in a benchmark."""
 
-    make: Callable[[int, int], Any] | None = None  # from number of patterns and seed to an unfitted learner
-    supervised: str = ""  # name of the regression, for one that is trained on the true severities
-    bound: bool = False  # the truth selects the best of 3 to 10 components ("practical upper bound" in the paper)
-    oracle: bool = False  # the theoretical limit: knows the generator, and needs a simulated task
+    make: Callable[[int, int], Any] | None = (
+        None  # from number of patterns and seed to an unfitted learner
+    )
+    supervised: str = (
+        ""  # name of the regression, for one that is trained on the true severities
+    )
+    # the truth selects the best of 3 to 10 components ("practical upper bound" in the
+    # paper)
+    bound: bool = False
+    oracle: bool = (
+        False  # the theoretical limit: knows the generator, and needs a simulated task
+    )
     slow: bool = False  # a fit takes so long that held-out people are not scored
 
     @property
@@ -34,7 +46,9 @@ class Entrant:
         return self.bound or self.oracle or bool(self.supervised)
 
 
-def _make_entrant(kind: Any, bound: bool = False, slow: bool = False, **parameters: Any) -> Entrant:
+def _make_entrant(
+    kind: Any, bound: bool = False, slow: bool = False, **parameters: Any
+) -> Entrant:
     def make(patterns: int, seed: int) -> Any:
         return kind(n_patterns=patterns, random_state=seed, **parameters)
 
@@ -84,5 +98,7 @@ ENTRANTS: dict[str, Entrant] = {
 def get_entrant(name: str) -> Entrant:
     """Return a learner by name."""
     if name not in ENTRANTS:
-        raise InputError(f"there is no learner '{name}': {did_you_mean(name, list(ENTRANTS))}")
+        raise InputError(
+            f"there is no learner '{name}': {did_you_mean(name, list(ENTRANTS))}"
+        )
     return ENTRANTS[name]

@@ -1,7 +1,8 @@
-"""Methods of the suites real-factors and real-base: each gives R-indices by fits that have not seen the person.
+"""Methods of the suites real-factors and real-base: each gives R-indices by fits that
+have not seen the person.
 
-A new method is a class with `FoldMethod.learn` if it is fitted to prepared people, or with `Method.infer` if it takes a
-cohort as it was read, and an entry in `METHODS`.
+A new method is a class with `FoldMethod.learn` if it is fitted to prepared people, or
+with `Method.infer` if it takes a cohort as it was read, and an entry in `METHODS`.
 
 Shape letters: N people, R regions, M patterns, K factors.
 """
@@ -27,7 +28,6 @@ from rindices.learners.prepared_people import N_FOLDS, PreparedPeople, find_seen
 from rindices.learners.trajectory.members import fit_trajectory_members
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
-from rindices.study.exceptions import NoPatternError
 from rindices.tables.cohort import GROUP, ID, SITE, Cohort
 
 Reader = Callable[[FloatArray], FloatArray]
@@ -42,7 +42,8 @@ class Reading(NamedTuple):
     Attributes
     ----------
     indices : ndarray of shape (N, M)
-        Not a number for people whom no fit has left out. M is 0 if the method found nothing.
+        Not a number for people whom no fit has left out. M is 0 if the method found
+        nothing.
     finding : str
         What a study said.
     """
@@ -52,7 +53,9 @@ class Reading(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """A fit: z-scores (N, R) of everyone, the mask (N,) of whom it has seen, and what it reads of z-scores."""
+    """A fit: z-scores (N, R) of everyone, the mask (N,) of whom it has seen, and what
+    it reads of z-scores.
+    """
 
     z: FloatArray
     seen: BoolArray
@@ -106,7 +109,9 @@ class Method(ABC):
 
 @dataclass(frozen=True)
 class StudyMethod(Method):
-    """A study as ``rindices fit`` runs it; without ``--patterns``, if the number is to be found."""
+    """A study as ``rindices fit`` runs it; without ``--patterns``, if the number is to
+    be found.
+    """
 
     label: str
     method: str = "trajectories"
@@ -114,23 +119,28 @@ class StudyMethod(Method):
     is_ours = True
 
     def infer(self, table: FactorTable, seed: int) -> Reading:
-        """Return the R-indices that the study writes: the mean over members that have not seen the person."""
+        """Return the R-indices that the study writes: the mean over members that have
+        not seen the person.
+        """
         patterns = table.n_patterns if self.is_told_number else None
-        try:
-            model = ri.fit(table.cohort, patterns, method=self.method, workers=1, progress=False)
-        except NoPatternError:
+        model = ri.fit(
+            table.cohort, patterns, method=self.method, workers=1, progress=False
+        )
+        if model.indices is None:
             return Reading(np.zeros((len(table.cohort), 0)), "no index")
-        assert model.indices is not None
         assert model.selection is not None
-        indices = model.indices.set_index(ID).loc[table.cohort.people[ID], list(model.index_names)]
+        indices = model.indices.set_index(ID).loc[
+            table.cohort.people[ID], list(model.index_names)
+        ]
         return Reading(indices.to_numpy(dtype=float), str(model.selection.finding))
 
 
 class FoldMethod(Method):
-    """A method that is fitted to four fifths of the people and read in the others, five times.
+    """A method that is fitted to four fifths of the people and read in the others, five
+    times.
 
-    The folds are those of the first five members of a study. Site effects, adjustment and scales are learnt inside
-    them, too. See `join_folds`.
+    The folds are those of the first five members of a study. Site effects, adjustment
+    and scales are learnt inside them, too. See `join_folds`.
     """
 
     n_folds = N_FOLDS
@@ -146,29 +156,43 @@ class FoldMethod(Method):
         for number, seen in enumerate(find_folds(table.cohort, seed)[: self.n_folds]):
             z = compute_z(table.cohort, seen)
             told = truth[seen & patient] if self.is_supervised else None
-            training = Training(z[seen & ~patient], z[seen & patient], told, table.n_patterns, number)
+            training = Training(
+                z[seen & ~patient], z[seen & patient], told, table.n_patterns, number
+            )
             folds.append(Fold(z, seen, self.learn(training)))
         return Reading(join_folds(folds, patient, align=not self.is_supervised))
 
 
+@dataclass(frozen=True)
 class TrajectoryMembers(Method):
-    """The first five members of the default, without the choices of a study, which may end with one index."""
+    """The first five members of the default, without the choices of a study, which may
+    end with one index.
+    """
 
-    label = "default, members alone"
+    label: str
+    start: str = "auto"
     is_ours = True
     note = "five members of the shape that they choose, with the number of patterns given and no test"
 
     def infer(self, table: FactorTable, seed: int) -> Reading:
-        """Return the R-indices of everyone, by the member that has not seen the person."""
+        """Return the R-indices of everyone, by the member that has not seen
+        the person.
+        """
         patient, masks = table.cohort.is_patient, find_folds(table.cohort, seed)
         z = [compute_z(table.cohort, seen) for seen in masks]
         people = [
-            PreparedPeople(CONTROL_MEAN + CONTROL_SD * each, patient.astype(np.intp), seen=seen)
+            PreparedPeople(
+                X=CONTROL_MEAN + CONTROL_SD * each, y=patient.astype(np.intp), seen=seen
+            )
             for each, seen in zip(z, masks, strict=True)
         ]
-        members = fit_trajectory_members(people, table.n_patterns, range(N_FOLDS), seed)
+        members = fit_trajectory_members(
+            people, table.n_patterns, range(N_FOLDS), seed, start=self.start
+        )
         readers = [partial(_read_member, member.head) for member in members]
-        return Reading(join_folds(list(map(Fold, z, masks, readers)), patient))
+        held_out = members[0].held_out
+        finding = "" if held_out is None else f"{held_out.start} start"
+        return Reading(join_folds(list(map(Fold, z, masks, readers)), patient), finding)
 
 
 @dataclass(frozen=True)
@@ -183,7 +207,9 @@ class EntrantMethod(FoldMethod):
         make = get_entrant(self.entrant).make
         assert make is not None
         y = np.repeat([0, 1], [len(training.controls), len(training.patients)])
-        X = CONTROL_MEAN + CONTROL_SD * np.concatenate([training.controls, training.patients])
+        X = CONTROL_MEAN + CONTROL_SD * np.concatenate(
+            [training.controls, training.patients]
+        )
         learner = make(training.n_patterns, training.seed).fit(X, y)
         return lambda z: np.asarray(learner.transform(CONTROL_MEAN + CONTROL_SD * z))
 
@@ -195,13 +221,17 @@ class VarimaxFactors(FoldMethod):
 
     def learn(self, training: Training) -> Reader:
         """Fit the factors."""
-        model = FactorAnalysis(training.n_patterns, rotation="varimax", max_iter=300, random_state=0)
+        model = FactorAnalysis(
+            training.n_patterns, rotation="varimax", max_iter=300, random_state=0
+        )
         return _orient(model.fit(training.patients).transform, training)
 
 
 @dataclass(frozen=True)
 class Regression(FoldMethod):
-    """Regression of the ranks of each factor in the patients, who are given their true values."""
+    """Regression of the ranks of each factor in the patients, who are given their true
+    values.
+    """
 
     label: str
     make: Callable[[], Any]
@@ -216,7 +246,9 @@ class Regression(FoldMethod):
 
 
 class TwoNetworks(FoldMethod):
-    """Two networks of Surreal-GAN, each read in the fifth of the people that it has not seen."""
+    """Two networks of Surreal-GAN, each read in the fifth of the people that it has not
+    seen.
+    """
 
     label = "Surreal-GAN"
     is_ours = True
@@ -230,16 +262,28 @@ class TwoNetworks(FoldMethod):
         from rindices.learners.gan.recipe import SURREAL_GAN
 
         recipe = SURREAL_GAN.replace(min_steps=self.n_steps, max_steps=self.n_steps)
-        learner = SurrealGAN(training.n_patterns, random_state=training.seed, members=1, training=recipe)
+        learner = SurrealGAN(
+            training.n_patterns, random_state=training.seed, members=1, training=recipe
+        )
         y = np.repeat([0, 1], [len(training.controls), len(training.patients)])
-        learner.fit(CONTROL_MEAN + CONTROL_SD * np.concatenate([training.controls, training.patients]), y)
+        learner.fit(
+            CONTROL_MEAN
+            + CONTROL_SD * np.concatenate([training.controls, training.patients]),
+            y,
+        )
         return lambda z: np.asarray(learner.transform(CONTROL_MEAN + CONTROL_SD * z))
 
 
 METHODS: dict[str, Method] = {
     "default": StudyMethod("default"),
     "default-number-found": StudyMethod("default, number found", is_told_number=False),
-    "default-members": TrajectoryMembers(),
+    "default-members": TrajectoryMembers("default, members alone"),
+    "contrastive-start": TrajectoryMembers(
+        "members of the contrastive start", start="contrastive"
+    ),
+    "whole-cohort-start": TrajectoryMembers(
+        "members of the whole-cohort start", start="whole-cohort"
+    ),
     "contrastive": StudyMethod("contrastive", method="contrastive"),
     "surreal-gan": TwoNetworks(),
     "pca": EntrantMethod("PCA", "normative-pca"),
@@ -253,23 +297,34 @@ METHODS: dict[str, Method] = {
 
 
 def find_folds(cohort: Cohort, seed: int) -> BoolArray:
-    """Return the masks (5, N) of the people whom the fits see: the folds of the first five members of a study."""
+    """Return the masks (5, N) of the people whom the fits see: the folds of the first
+    five members of a study.
+    """
     names = [name for name in (GROUP, SITE) if name in cohort.people]
-    strata = list(zip(*(cohort.people[name].astype(str) for name in names), strict=True))
-    return find_seen_people(cohort.volumes.to_numpy(dtype=float), strata, range(N_FOLDS), seed)
+    strata = list(
+        zip(*(cohort.people[name].astype(str) for name in names), strict=True)
+    )
+    return find_seen_people(
+        cohort.volumes.to_numpy(dtype=float), strata, range(N_FOLDS), seed
+    )
 
 
 def compute_z(cohort: Cohort, seen: BoolArray) -> FloatArray:
-    """Return the z-scores (N, R) of everyone, adjusted and standardised by the controls of a mask (N,)."""
+    """Return the z-scores (N, R) of everyone, adjusted and standardised by the controls
+    of a mask (N,).
+    """
     prepared = Preprocessing.fit(cohort, seen=seen).transform(cohort)
     return np.clip((prepared - CONTROL_MEAN) / CONTROL_SD, -_LARGEST_Z, _LARGEST_Z)
 
 
-def join_folds(folds: Sequence[Fold], patient: BoolArray, align: bool = True) -> FloatArray:
+def join_folds(
+    folds: Sequence[Fold], patient: BoolArray, align: bool = True
+) -> FloatArray:
     """Return the indices (N, M) of everyone by the fit that has not seen the person.
 
-    They are standardised to the training patients of the fit. To align them, each fit's patterns in its training
-    patients are matched to those of the first fit, with their signs.
+    They are standardised to the training patients of the fit. To align them, each fit's
+    patterns in its training patients are matched to those of the first fit, with their
+    signs.
     """
     first, joined = None, None
     for z, seen, read in folds:
@@ -291,22 +346,32 @@ def _read_member(head: MemberHead, z: FloatArray) -> FloatArray:
     return np.asarray(head.infer(CONTROL_MEAN + CONTROL_SD * z))
 
 
-def _orient(transform: Callable[[FloatArray], FloatArray], training: Training) -> Reader:
+def _orient(
+    transform: Callable[[FloatArray], FloatArray], training: Training
+) -> Reader:
     """Return indices whose mean is higher in patients than in controls."""
-    shift = transform(training.patients).mean(axis=0) - transform(training.controls).mean(axis=0)
+    shift = transform(training.patients).mean(axis=0) - transform(
+        training.controls
+    ).mean(axis=0)
     signs = np.where(shift < 0, -1.0, 1.0)
     return lambda z: np.asarray(transform(z) * signs)
 
 
 def _compute_patterns(indices: FloatArray, z: FloatArray) -> FloatArray:
-    """Return the change (M, R) of each region per unit of each index (N, M), with rows of length 1."""
+    """Return the change (M, R) of each region per unit of each index (N, M), with rows
+    of length 1.
+    """
     design = np.column_stack([np.ones(len(indices)), indices])
     patterns = np.linalg.lstsq(design, z, rcond=None)[0][1:]
-    return np.asarray(patterns / np.maximum(np.linalg.norm(patterns, axis=1, keepdims=True), 1e-12))
+    return np.asarray(
+        patterns / np.maximum(np.linalg.norm(patterns, axis=1, keepdims=True), 1e-12)
+    )
 
 
 def _match_patterns(first: FloatArray, second: FloatArray) -> tuple[Any, FloatArray]:
-    """Return the order (M,) of the second patterns (M, R) that matches the first, and their signs (M,)."""
+    """Return the order (M,) of the second patterns (M, R) that matches the first, and
+    their signs (M,).
+    """
     similarity = first @ second.T
     rows, order = linear_sum_assignment(-np.abs(similarity))
     return order, np.where(similarity[rows, order] < 0, -1.0, 1.0)

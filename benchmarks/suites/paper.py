@@ -1,4 +1,6 @@
-"""Tasks of the paper and the scores that it published: pattern-c-index (Tables 1, 6 and 7)."""
+"""Tasks of the paper and the scores that it published: pattern-c-index (Tables 1, 6 and
+7).
+"""
 
 from types import MappingProxyType
 
@@ -9,7 +11,9 @@ def _make_task_scores(*values: float) -> dict[str, float]:
     return dict(zip(PAPER_TASKS, values, strict=True))
 
 
-SURREAL_GAN_SCORES = MappingProxyType(_make_task_scores(0.838, 0.837, 0.783, 0.818, 0.762))
+SURREAL_GAN_SCORES = MappingProxyType(
+    _make_task_scores(0.838, 0.837, 0.783, 0.818, 0.762)
+)
 TABLE_6_SCORES = MappingProxyType(_make_task_scores(0.827, 0.828, 0.764, 0.813, 0.741))
 PUBLISHED_SCORES = MappingProxyType(
     {

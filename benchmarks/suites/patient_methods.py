@@ -4,6 +4,7 @@ Shape letters: N people, R regions.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -37,27 +38,35 @@ _N_COMPONENTS = {
 def _fit_members(people: PreparedPeople, seed: int, learner: LinearLearner) -> Scorer:
     """Fit the members of a study with one index and return their mean."""
     dealt = people.deal_to_members(range(N_MEMBERS), seed)
-    members = fit_linear_members(dealt, 1, range(N_MEMBERS), seed, evidence=False, learner=learner)
+    members = fit_linear_members(
+        dealt, 1, range(N_MEMBERS), seed, evidence=False, learner=learner
+    )
     return lambda X: np.mean([member.head.infer(X)[:, 0] for member in members], axis=0)
 
 
 def fit_default(people: PreparedPeople, seed: int) -> Scorer:
-    """Return the index of a study that ends with a mean difference, without a reference."""
-    return _fit_members(people._replace(reference=None), seed, MeanDifference)
+    """Return the index of a study that ends with a mean difference, without a
+    reference.
+    """
+    return _fit_members(replace(people, reference=None), seed, MeanDifference)
 
 
 def fit_default_with_reference(people: PreparedPeople, seed: int) -> Scorer:
-    """Return the index of a study that ends with a mean difference, with a reference."""
+    """Return the index of a study that ends with a mean difference, with a
+    reference.
+    """
     return _fit_members(people, seed, MeanDifference)
 
 
 def fit_contrastive(people: PreparedPeople, seed: int) -> Scorer:
     """Return the index of one contrastive pattern."""
-    return _fit_members(people._replace(reference=None), seed, ContrastiveICA)
+    return _fit_members(replace(people, reference=None), seed, ContrastiveICA)
 
 
 def fit_mean_z(people: PreparedPeople, seed: int) -> Scorer:
-    """Return the mean z-score of all regions, with the sign that is positive in patients."""
+    """Return the mean z-score of all regions, with the sign that is positive in
+    patients.
+    """
     difference = _compute_mean_difference(people)
     sign = 1.0 if difference.mean() >= 0 else -1.0
     return lambda X: sign * np.asarray(_compute_z(X).mean(axis=1))
@@ -66,31 +75,49 @@ def fit_mean_z(people: PreparedPeople, seed: int) -> Scorer:
 def fit_t_map(people: PreparedPeople, seed: int) -> Scorer:
     """Return the sum of z-scores weighted by the t statistics of the groups."""
     z, patient = _compute_z(people.X), people.y == 1
-    variances = [z[mask].var(axis=0, ddof=1) / mask.sum() for mask in (patient, ~patient)]
-    t = _compute_mean_difference(people) / np.sqrt(np.maximum(np.sum(variances, axis=0), 1e-12))
+    variances = [
+        z[mask].var(axis=0, ddof=1) / mask.sum() for mask in (patient, ~patient)
+    ]
+    t = _compute_mean_difference(people) / np.sqrt(
+        np.maximum(np.sum(variances, axis=0), 1e-12)
+    )
     return lambda X: np.asarray(_compute_z(X) @ t)
 
 
 def fit_pca(people: PreparedPeople, seed: int) -> Scorer:
-    """Return logistic regression on the principal components, with its penalty chosen inside."""
-    return _fit_components(people, [StandardScaler(), PCA(_N_COMPONENTS["pca"], random_state=seed)])
+    """Return logistic regression on the principal components, with its penalty chosen
+    inside.
+    """
+    return _fit_components(
+        people, [StandardScaler(), PCA(_N_COMPONENTS["pca"], random_state=seed)]
+    )
 
 
 def fit_nmf(people: PreparedPeople, seed: int) -> Scorer:
-    """Return logistic regression on non-negative factors, with its penalty chosen inside."""
+    """Return logistic regression on non-negative factors, with its penalty chosen
+    inside.
+    """
     positive = FunctionTransformer(lambda X: np.maximum(X, 0.0))
-    factors = NMF(_N_COMPONENTS["nmf"], init="nndsvda", max_iter=3000, tol=1e-3, random_state=seed)
+    factors = NMF(
+        _N_COMPONENTS["nmf"], init="nndsvda", max_iter=3000, tol=1e-3, random_state=seed
+    )
     return _fit_components(people, [positive, factors])
 
 
 def fit_ridge(people: PreparedPeople, seed: int) -> Scorer:
-    """Return ridge regression of the group, with its penalty chosen by leave-one-out inside."""
-    model = make_pipeline(StandardScaler(), RidgeCV(_PENALTIES)).fit(people.X, people.y.astype(float))
+    """Return ridge regression of the group, with its penalty chosen by leave-one-out
+    inside.
+    """
+    model = make_pipeline(StandardScaler(), RidgeCV(_PENALTIES)).fit(
+        people.X, people.y.astype(float)
+    )
     return lambda X: np.asarray(model.predict(X))
 
 
 def _fit_learner(people: PreparedPeople, seed: int, learner: str) -> Scorer:
-    """Return logistic regression on the components of a learner of the benchmark, with its penalty chosen inside."""
+    """Return logistic regression on the components of a learner of the benchmark, with
+    its penalty chosen inside.
+    """
     make = get_entrant(learner).make
     assert make is not None
     return _fit_components(people, [make(_N_COMPONENTS[learner], seed)])
@@ -106,9 +133,15 @@ METHODS: dict[str, Callable[[PreparedPeople, int], Scorer]] = {
     "NMF and logistic regression": fit_nmf,
     "ridge": fit_ridge,
     "contrastive PCA and logistic regression": partial(_fit_learner, learner="cpca"),
-    "normative PCA and logistic regression": partial(_fit_learner, learner="normative-pca"),
-    "normative ICA and logistic regression": partial(_fit_learner, learner="normative-ica"),
-    "deviation NMF and logistic regression": partial(_fit_learner, learner="deviation-nmf"),
+    "normative PCA and logistic regression": partial(
+        _fit_learner, learner="normative-pca"
+    ),
+    "normative ICA and logistic regression": partial(
+        _fit_learner, learner="normative-ica"
+    ),
+    "deviation NMF and logistic regression": partial(
+        _fit_learner, learner="deviation-nmf"
+    ),
 }
 """Functions that learn a score, by name."""
 NEEDS_REFERENCE = frozenset({"default, reference"})
@@ -116,7 +149,9 @@ NEEDS_REFERENCE = frozenset({"default, reference"})
 
 def _fit_components(people: PreparedPeople, steps: list[object]) -> Scorer:
     grid = {"C": np.geomspace(1e-3, 1e2, 6)}
-    regression = GridSearchCV(LogisticRegression(max_iter=2000), grid, scoring="roc_auc", cv=5)
+    regression = GridSearchCV(
+        LogisticRegression(max_iter=2000), grid, scoring="roc_auc", cv=5
+    )
     model = make_pipeline(*steps, StandardScaler(), regression).fit(people.X, people.y)
     return lambda X: np.asarray(model.decision_function(X))
 
@@ -127,6 +162,8 @@ def _compute_z(X: FloatArray) -> FloatArray:
 
 
 def _compute_mean_difference(people: PreparedPeople) -> FloatArray:
-    """Return the difference (R,) between the means of patients and controls, in control standard deviations."""
+    """Return the difference (R,) between the means of patients and controls, in control
+    standard deviations.
+    """
     z = _compute_z(people.X)
     return np.asarray(z[people.y == 1].mean(axis=0) - z[people.y == 0].mean(axis=0))

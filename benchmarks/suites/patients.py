@@ -1,6 +1,7 @@
 """Tables of real patients, read as a user reads them, for benchmarks on real disease.
 
-The tables are public and are not part of the package; their sources are in ``docs/patients.md``.
+The tables are public and are not part of the package; their sources are in
+``docs/patients.md``.
 """
 
 import tempfile
@@ -51,12 +52,16 @@ def list_patient_tables(data: Path | None) -> dict[str, Callable[[], PatientTabl
     Parameters
     ----------
     data : Path, optional
-        Folder with ``psychosis``, ``autism``, ``depression`` and ``openneuro``. Healthy people for a reference are read
-        from ``fcon1000`` beside it, if they are there.
+        Folder with ``psychosis``, ``autism``, ``depression`` and ``openneuro``. Healthy
+        people for a reference are read from ``fcon1000`` beside it, if they are there.
     """
     if data is None or not data.is_dir():
-        what = f"the suite patients needs their tables, and {data or 'no folder'} is none"
-        raise SimulationError(f"{what}: python -m benchmarks suite --suite patients --data FOLDER")
+        what = (
+            f"the suite patients needs their tables, and {data or 'no folder'} is none"
+        )
+        raise SimulationError(
+            f"{what}: python -m benchmarks suite --suite patients --data FOLDER"
+        )
     return {
         "psychosis": partial(_read_psychosis, data, None),
         "psychosis-thickness": partial(_read_psychosis, data, "thickness"),
@@ -88,20 +93,37 @@ def read_schizophrenia_cohort(data: Path, measure: str | None = None) -> Cohort:
         path = Path(folder) / "ds000115.csv"
         table[table["dataset"] == "ds000115"].to_csv(path, index=False)
         names, controls = ["age", "sex", "eTIV"], ["CON", "CON-SIB"]
-        return read_cohort(path, group="group", controls=controls, patients="SCZ", covariates=names, measure=measure)
+        return read_cohort(
+            path,
+            group="group",
+            controls=controls,
+            patients="SCZ",
+            covariates=names,
+            measure=measure,
+        )
 
 
 def _read_psychosis(data: Path, measure: str | None) -> PatientTable:
     """Return the first visit of the early-psychosis study, with the second one."""
     both = read_psychosis_visits(data, measure)
-    first, second = (both.take((both.people[SESSION].astype(str) == visit).to_numpy()) for visit in ("1", "2"))
+    first, second = (
+        both.take((both.people[SESSION].astype(str) == visit).to_numpy())
+        for visit in ("1", "2")
+    )
     if list(first.people[ID]) != list(second.people[ID]):
-        raise SimulationError("the two visits of the psychosis table are not of the same people.")
+        raise SimulationError(
+            "the two visits of the psychosis table are not of the same people."
+        )
     healthy = data.parent / "fcon1000" / "fcon1000.csv"
     reference = None
     if healthy.is_file():
         people = read_cohort(
-            healthy, id="sub_id", covariates=PSYCHOSIS_COVARIATES, site="site", measure=measure, on_missing="drop"
+            healthy,
+            id="sub_id",
+            covariates=PSYCHOSIS_COVARIATES,
+            site="site",
+            measure=measure,
+            on_missing="drop",
         )
         reference = NormalReference.fit(people, healthy.name)
     return PatientTable(first, second, reference=reference)
@@ -110,10 +132,18 @@ def _read_psychosis(data: Path, measure: str | None) -> PatientTable:
 PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
 
 
-def read_autism_measures(data: Path, kinds: Sequence[str], include: Sequence[str] = ()) -> Cohort:
-    """Return ABIDE I with the kinds of cortical measures, and all of the subcortical table."""
+def read_autism_measures(
+    data: Path, kinds: Sequence[str], include: Sequence[str] = ()
+) -> Cohort:
+    """Return ABIDE I with the kinds of cortical measures, and all of the subcortical
+    table.
+    """
     stats = data / "autism" / "stats"
-    parcels = [stats / f"{side}.aparc_table_{kind}.tsv" for side in ("lh", "rh") for kind in kinds]
+    parcels = [
+        stats / f"{side}.aparc_table_{kind}.tsv"
+        for side in ("lh", "rh")
+        for kind in kinds
+    ]
     return read_cohort(
         [stats / "aseg_table.tsv", *parcels],
         data / "autism" / PHENOTYPES,
@@ -129,10 +159,18 @@ def read_autism_measures(data: Path, kinds: Sequence[str], include: Sequence[str
 
 
 def _read_autism(data: Path, include: tuple[str, ...]) -> PatientTable:
-    """Return ABIDE I; its intracranial volume is faulty, so the supratentorial volume is the head size."""
-    cohort, phenotypes = read_autism_measures(data, ("volume",), include), data / "autism" / PHENOTYPES
+    """Return ABIDE I; its intracranial volume is faulty, so the supratentorial volume
+    is the head size.
+    """
+    cohort, phenotypes = (
+        read_autism_measures(data, ("volume",), include),
+        data / "autism" / PHENOTYPES,
+    )
     scores = (
-        pd.read_csv(phenotypes).drop_duplicates("FILE_ID").set_index("FILE_ID")["ADOS_TOTAL"].replace(-9999, np.nan)
+        pd.read_csv(phenotypes)
+        .drop_duplicates("FILE_ID")
+        .set_index("FILE_ID")["ADOS_TOTAL"]
+        .replace(-9999, np.nan)
     )
     clinical = scores.reindex(cohort.people[ID]).to_numpy(dtype=float)
     return PatientTable(cohort, clinical=clinical, clinical_name="ADOS")

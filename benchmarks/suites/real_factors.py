@@ -1,8 +1,10 @@
-"""Suites ``real-factors`` and ``real-base``: whether a method separates what really differs between people.
+"""Suites ``real-factors`` and ``real-base``: whether a method separates what really
+differs between people.
 
-Real-factors: two real factors, such as age and head size, differ between "patients" and "controls", and nobody tells
-the method. In people whom a fit has not seen, its indices are compared with the factors, each factor after what it
-shares with the others is removed. Real-base: three patterns are imposed on real healthy people.
+Real-factors: two real factors, such as age and head size, differ between "patients" and
+"controls", and nobody tells the method. In people whom a fit has not seen, its indices
+are compared with the factors, each factor after what it shares with the others is
+removed. Real-base: three patterns are imposed on real healthy people.
 
 Shape letters: N people, M patterns, K factors.
 """
@@ -43,7 +45,8 @@ class Separation:
     Attributes
     ----------
     own : ndarray of shape (K,)
-        Association of each factor with its matched index; 0 if there are fewer indices than factors.
+        Association of each factor with its matched index; 0 if there are fewer indices
+        than factors.
     cross : ndarray of shape (K,)
         Largest association of each factor with any other index; 0 if there is none.
     """
@@ -53,21 +56,26 @@ class Separation:
 
     @property
     def gap(self) -> float:
-        """Mean of own less cross: 1 for the factors themselves, about 0 for noise or for one index."""
+        """Mean of own less cross: 1 for the factors themselves, about 0 for noise or
+        for one index.
+        """
         return float(np.mean(self.own - self.cross))
 
 
 def measure_separation(truth: FloatArray, indices: FloatArray) -> Separation:
     """Return how well indices (N, M) separate factors (N, K).
 
-    The association is the absolute rank correlation of a factor with an index, where both are residuals of a regression
-    of their ranks on the ranks of the other factors. Factors are matched to indices one to one, so that the sum of
-    associations is largest.
+    The association is the absolute rank correlation of a factor with an index, where
+    both are residuals of a regression of their ranks on the ranks of the other factors.
+    Factors are matched to indices one to one, so that the sum of associations is
+    largest.
     """
     n_factors, n_indices = truth.shape[1], indices.shape[1]
     strength = np.abs(_correlate_partially(truth, indices))
     own, cross = np.zeros(n_factors), np.zeros(n_factors)
-    matched = dict(zip(*linear_sum_assignment(-strength), strict=True)) if n_indices else {}
+    matched = (
+        dict(zip(*linear_sum_assignment(-strength), strict=True)) if n_indices else {}
+    )
     for k in range(n_factors):
         others = [j for j in range(n_indices) if j != matched.get(k)]
         own[k] = strength[k, matched[k]] if k in matched else 0.0
@@ -84,9 +92,13 @@ def _correlate_partially(truth: FloatArray, indices: FloatArray) -> FloatArray:
         others = np.column_stack([np.ones(len(factors)), np.delete(factors, k, axis=1)])
         both = np.column_stack([factors[:, k], ranks])
         rest = both - others @ np.linalg.lstsq(others, both, rcond=None)[0]
-        rest[:, np.linalg.norm(rest, axis=0) < _ROUNDING * np.linalg.norm(both, axis=0)] = 0.0
+        rest[
+            :, np.linalg.norm(rest, axis=0) < _ROUNDING * np.linalg.norm(both, axis=0)
+        ] = 0.0
         lengths = np.linalg.norm(rest, axis=0)
-        correlations[k] = rest[:, 0] @ rest[:, 1:] / np.maximum(lengths[0] * lengths[1:], _ROUNDING)
+        correlations[k] = (
+            rest[:, 0] @ rest[:, 1:] / np.maximum(lengths[0] * lengths[1:], _ROUNDING)
+        )
     return correlations
 
 
@@ -114,22 +126,39 @@ class Trial:
     def key(self) -> str:
         """Name of the row."""
         return " ".join(
-            [self.suite, self.table.name, self.method, *([self.label] if self.label else []), f"{self.split}"]
+            [
+                self.suite,
+                self.table.name,
+                self.method,
+                *([self.label] if self.label else []),
+                f"{self.split}",
+            ]
         )
 
     def measure(self, data: Path) -> dict[str, Any]:
         """Return the row."""
-        row: dict[str, Any] = {"suite": self.suite, "table": self.table.name, "method": self.method}
+        row: dict[str, Any] = {
+            "suite": self.suite,
+            "table": self.table.name,
+            "method": self.method,
+        }
         row |= {"label": self.label, "split": self.split}
         table = _draw(self.table, self.split, data)
-        row |= {"controls": table.cohort.n_controls, "patients": table.cohort.n_patients}
+        row |= {
+            "controls": table.cohort.n_controls,
+            "patients": table.cohort.n_patients,
+        }
         start = time.process_time()
         try:
             reading = METHODS[self.method].infer(table, self.split)
         except RindicesError as error:
             return row | {"failed": str(error)}
         seconds = round(time.process_time() - start, 2)
-        row |= {"patterns": reading.indices.shape[1], "finding": reading.finding, "seconds": seconds}
+        row |= {
+            "patterns": reading.indices.shape[1],
+            "finding": reading.finding,
+            "seconds": seconds,
+        }
         return row | self._score(table, reading)
 
     def _score(self, table: FactorTable, reading: Reading) -> dict[str, Any]:
@@ -141,7 +170,11 @@ class Trial:
             absent = np.zeros(
                 (len(truth), max(0, truth.shape[1] - indices.shape[1]))
             )  # a pattern not found ranks nobody
-            return {"c_index": round(float(pattern_c_index(truth, np.hstack([indices, absent])).mean), 4)}
+            return {
+                "c_index": round(
+                    float(pattern_c_index(truth, np.hstack([indices, absent])).mean), 4
+                )
+            }
         separation = measure_separation(truth, indices)
         names = list(table.truth)
         values = {
@@ -152,17 +185,33 @@ class Trial:
 
 
 @lru_cache(maxsize=1)
-def _draw(table: TableDescription | BaseDescription, split: int, data: Path) -> FactorTable:
-    """Return the people; methods of one split of a table come one after another, and share them."""
-    return draw_base(table, split, data) if isinstance(table, BaseDescription) else draw_table(table, split, data)
+def _draw(
+    table: TableDescription | BaseDescription, split: int, data: Path
+) -> FactorTable:
+    """Return the people; methods of one split of a table come one after another, and
+    share them.
+    """
+    return (
+        draw_base(table, split, data)
+        if isinstance(table, BaseDescription)
+        else draw_table(table, split, data)
+    )
 
 
-def list_trials(suite: str, tables: str, methods: str, splits: range, label: str = __version__) -> list[Trial]:
-    """Return trials, split by split; tables and methods are names, separated by commas."""
+def list_trials(
+    suite: str, tables: str, methods: str, splits: range, label: str = __version__
+) -> list[Trial]:
+    """Return trials, split by split; tables and methods are names,
+    separated by commas.
+    """
     if suite not in SUITES:
-        raise SimulationError(f"there is no suite '{suite}': {did_you_mean(suite, SUITES)}")
+        raise SimulationError(
+            f"there is no suite '{suite}': {did_you_mean(suite, SUITES)}"
+        )
     if unknown := [name for name in methods.split(",") if name not in METHODS]:
-        raise SimulationError(f"there is no method '{unknown[0]}': {did_you_mean(unknown[0], list(METHODS))}")
+        raise SimulationError(
+            f"there is no method '{unknown[0]}': {did_you_mean(unknown[0], list(METHODS))}"
+        )
     found = find_tables(tables) if suite == "real-factors" else find_bases(tables)
     return [
         Trial(suite, table, method, get_label(METHODS[method], label), split)
@@ -173,5 +222,7 @@ def list_trials(suite: str, tables: str, methods: str, splits: range, label: str
 
 
 def get_label(method: Method, label: str) -> str:
-    """Return the version under which a method is measured: none if it is not of this package."""
+    """Return the version under which a method is measured: none if it is not of this
+    package.
+    """
     return label if method.is_ours else ""

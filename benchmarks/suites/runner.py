@@ -13,7 +13,9 @@ from rindices.errors import SimulationError, describe_os_error
 
 ResultT = TypeVar("ResultT", covariant=True)
 JobCallback = Callable[[int, int, object], None]
-"""Called with the number of finished jobs, the number of all jobs, and the job just finished."""
+"""Called with the number of finished jobs, the number of all jobs, and the job just
+finished.
+"""
 
 
 class Job(Protocol[ResultT]):
@@ -53,12 +55,16 @@ def run_jobs(
     list
         One result per job, in the order of the jobs.
     """
-    results = {job.key: result for job in jobs if (result := _load_result(store, job)) is not None}
+    results = {
+        job.key: result
+        for job in jobs
+        if (result := _load_result(store, job)) is not None
+    }
     rest = [job for job in jobs if job.key not in results]
     with parallel_config(backend="loky", inner_max_num_threads=1):
-        finished: Iterator[tuple[Job[ResultT], ResultT]] = Parallel(n_jobs=workers, return_as="generator_unordered")(
-            delayed(_run_job)(job) for job in rest
-        )
+        finished: Iterator[tuple[Job[ResultT], ResultT]] = Parallel(
+            n_jobs=workers, return_as="generator_unordered"
+        )(delayed(_run_job)(job) for job in rest)
         for job, result in finished:
             results[job.key] = result
             if store is not None:

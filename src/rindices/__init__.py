@@ -1,6 +1,8 @@
-"""R-indices: a few continuous disease-severity numbers per person from regional brain volumes.
+"""R-indices: a few continuous disease-severity numbers per person from regional brain
+volumes.
 
-The names below are the public interface; they are imported on first use, so ``import rindices`` is cheap.
+The names below are the public interface; they are imported on first use, so ``import
+rindices`` is cheap.
 """
 
 from importlib import import_module
@@ -16,12 +18,16 @@ if TYPE_CHECKING:
     from rindices.experiments.simulate import simulate_cohort
     from rindices.learners.contrastive.estimator import ContrastiveICA
     from rindices.learners.gan.estimator import SurrealGAN
-    from rindices.learners.trajectory.members import DiseaseTrajectories
+    from rindices.learners.trajectory.estimator import DiseaseTrajectories
     from rindices.model.fitted import FittedModel, load
     from rindices.model.normal_reference import NormalReference
     from rindices.preprocess.pipeline import Preprocessing
     from rindices.report.page import write_report
-    from rindices.study.exceptions import NoPatternError, StudyStoppedError, StudyWarning
+    from rindices.study.exceptions import (
+        NoPatternError,
+        StudyStoppedError,
+        StudyWarning,
+    )
     from rindices.study.fit import fit
     from rindices.tables.cohort import Cohort
     from rindices.tables.readers import read_cohort
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Cohort": "rindices.tables.cohort",
     "ContrastiveICA": "rindices.learners.contrastive.estimator",
-    "DiseaseTrajectories": "rindices.learners.trajectory.members",
+    "DiseaseTrajectories": "rindices.learners.trajectory.estimator",
     "FittedModel": "rindices.model.fitted",
     "NoPatternError": "rindices.study.exceptions",
     "NormalReference": "rindices.model.normal_reference",

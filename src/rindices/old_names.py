@@ -1,4 +1,6 @@
-"""Names of rindices 0.1.0 that its files hold, and that a study may still use in this version."""
+"""Names of rindices 0.1.0 that its files hold, and that a study may still use in this
+version.
+"""
 
 OLD_METHOD_NAMES = {"default": "trajectories", "paper": "surreal-gan"}
 """Present names of methods by their old ones."""

@@ -1,4 +1,6 @@
-"""One thread for linear algebra, so that sums are the same on any number of cores; the matrices are small."""
+"""One thread for linear algebra, so that sums are the same on any number of cores; the
+matrices are small.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,6 @@
-"""Results do not depend on the size of chunks or the number of workers, and a run can be resumed."""
+"""Results do not depend on the size of chunks or the number of workers, and a run can
+be resumed.
+"""
 
 import json
 import tempfile
@@ -19,7 +21,7 @@ from rindices.errors import ModelError, ProblemCode, RindicesError, TableError
 from rindices.experiments.tasks import TASKS
 from rindices.tables.chunks import ChunkSize
 from rindices.tables.io.frames import list_table_files
-from rindices.tables.table import ColumnRoles
+from rindices.tables.options import TableOptions
 from rindices.tables.validate import TableRequest
 from tests.cohorts import fit_tiny_model, simulate_few_regions
 
@@ -33,9 +35,15 @@ def model() -> ri.FittedModel:
 
 @pytest.fixture(scope="module")
 def people() -> pd.DataFrame:
-    """Regions and covariates of people side by side, ids in no order; a few are older than anyone in training."""
-    cohort = simulate_few_regions(replace(TASKS["tiny"], n_controls=PEOPLE - 150, n_patients=150), seed=1).cohort
-    frame = pd.concat([cohort.people[["participant_id"]], cohort.covariates, cohort.volumes], axis=1)
+    """Regions and covariates of people side by side, ids in no order; a few are older
+    than anyone in training.
+    """
+    cohort = simulate_few_regions(
+        replace(TASKS["tiny"], n_controls=PEOPLE - 150, n_patients=150), seed=1
+    ).cohort
+    frame = pd.concat(
+        [cohort.people[["participant_id"]], cohort.covariates, cohort.volumes], axis=1
+    )
     frame.loc[::50, "age"] = 99.0
     return frame.sample(frac=1, random_state=0).reset_index(drop=True)
 
@@ -46,16 +54,45 @@ def at(tmp_path: Path, model: ri.FittedModel) -> Path:
     return tmp_path
 
 
-def make_request(table: Path, model: ri.FittedModel, **settings: object) -> TableRequest:
-    roles = ColumnRoles(covariates=model.covariates)
-    return replace(
-        TableRequest((table,), None, roles, measure="any", on_missing="error", find_groups=False), **settings
+def make_request(
+    table: Path,
+    model: ri.FittedModel,
+    participants: Path | None = None,
+    **settings: object,
+) -> TableRequest:
+    options = {
+        "covariates": model.covariates,
+        "site": "none",
+        "measure": "any",
+        "on_missing": "error",
+        **settings,
+    }
+    return TableRequest(
+        volumes=(table,),
+        participants=participants,
+        options=TableOptions(**options),
+        find_groups=False,
     )
 
 
-def run(at: Path, model: ri.FittedModel, table: Path, out: str = "out.csv", **settings: object) -> StreamResult:
-    workers, size = settings.pop("workers", 1), settings.pop("size", ChunkSize())._replace(schema_rows=200)
-    return apply_stream(at / "m.safetensors", make_request(table, model, **settings), at / out, workers, size)
+def run(
+    at: Path,
+    model: ri.FittedModel,
+    table: Path,
+    out: str = "out.csv",
+    **settings: object,
+) -> StreamResult:
+    workers, size = (
+        settings.pop("workers", 1),
+        replace(settings.pop("size", ChunkSize()), schema_rows=200),
+    )
+    return apply_stream(
+        at / "m.safetensors",
+        make_request(table, model, **settings),
+        at / out,
+        workers,
+        size,
+    )
 
 
 def in_memory(path: Path, model: ri.FittedModel) -> pd.DataFrame:
@@ -63,7 +100,13 @@ def in_memory(path: Path, model: ri.FittedModel) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-@pytest.mark.parametrize("size", [ChunkSize(37, 50, 20_000), ChunkSize(1000, 1000, 10**9)])
+@pytest.mark.parametrize(
+    "size",
+    [
+        ChunkSize(rows=37, parquet_rows=50, text_bytes=20_000),
+        ChunkSize(rows=1000, parquet_rows=1000, text_bytes=10**9),
+    ],
+)
 def test_chunks_of_any_size_give_the_same_numbers(
     kind: str, size: ChunkSize, at: Path, model: ri.FittedModel, people: pd.DataFrame
 ) -> None:
@@ -75,8 +118,15 @@ def test_chunks_of_any_size_give_the_same_numbers(
     outcome = run(at, model, table, "out.parquet", size=size)
     assert (outcome.parts > 3) == (size.rows == 37)
     result = pd.read_parquet(at / "out.parquet")
-    assert result["participant_id"].tolist() == people["participant_id"].tolist()  # the order of the rows
-    expected = in_memory(table, model).set_index("participant_id").loc[result["participant_id"]].reset_index()
+    assert (
+        result["participant_id"].tolist() == people["participant_id"].tolist()
+    )  # the order of the rows
+    expected = (
+        in_memory(table, model)
+        .set_index("participant_id")
+        .loc[result["participant_id"]]
+        .reset_index()
+    )
     pd.testing.assert_frame_equal(result, expected, check_exact=True, check_dtype=False)
     assert outcome.counted.people == PEOPLE
     assert outcome.counted.novel == int(expected["novel"].sum()) >= PEOPLE // 50
@@ -84,36 +134,75 @@ def test_chunks_of_any_size_give_the_same_numbers(
     assert not list(at.glob(".*"))
 
 
-def test_any_number_of_workers_gives_the_same_bytes(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+def test_any_number_of_workers_gives_the_same_bytes(
+    at: Path, model: ri.FittedModel, people: pd.DataFrame
+) -> None:
     people.to_csv(at / "t.csv", index=False)
     for workers in (1, 2):
-        run(at, model, at / "t.csv", f"{workers}.tsv", workers=workers, size=ChunkSize(50, 50, 100_000))
+        run(
+            at,
+            model,
+            at / "t.csv",
+            f"{workers}.tsv",
+            workers=workers,
+            size=ChunkSize(rows=50, parquet_rows=50, text_bytes=100_000),
+        )
     assert (at / "1.tsv").read_bytes() == (at / "2.tsv").read_bytes()
     assert "r1_low" in json.loads((at / "1.json").read_text())
 
 
-def test_participants_are_joined_in_every_chunk(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+def test_participants_are_joined_in_every_chunk(
+    at: Path, model: ri.FittedModel, people: pd.DataFrame
+) -> None:
     columns = ["participant_id", *model.covariates]
     people.drop(columns=list(model.covariates)).to_csv(at / "t.csv", index=False)
     there = people[columns].sample(frac=1, random_state=3)
-    there.assign(participant_id=there["participant_id"] + "_T1w").to_csv(at / "p.tsv", sep="\t", index=False)
+    there.assign(participant_id=there["participant_id"] + "_T1w").to_csv(
+        at / "p.tsv", sep="\t", index=False
+    )
     people.to_csv(at / "whole.csv", index=False)
-    outcome = run(at, model, at / "t.csv", participants=at / "p.tsv", size=ChunkSize(50, 50, 100_000))
-    assert not [problem for problem in outcome.problems if problem.code is ProblemCode.UNUSED_PARTICIPANTS]
+    outcome = run(
+        at,
+        model,
+        at / "t.csv",
+        participants=at / "p.tsv",
+        size=ChunkSize(rows=50, parquet_rows=50, text_bytes=100_000),
+    )
+    assert not [
+        problem
+        for problem in outcome.problems
+        if problem.code is ProblemCode.UNUSED_PARTICIPANTS
+    ]
     result = pd.read_csv(at / "out.csv").set_index("participant_id")
-    expected = in_memory(at / "whole.csv", model).set_index("participant_id").loc[result.index]
-    np.testing.assert_array_equal(result[["r1", "r2_high"]], expected[["r1", "r2_high"]])
+    expected = (
+        in_memory(at / "whole.csv", model).set_index("participant_id").loc[result.index]
+    )
+    np.testing.assert_array_equal(
+        result[["r1", "r2_high"]], expected[["r1", "r2_high"]]
+    )
 
 
 @pytest.mark.parametrize("policy", ["error", "drop"])
-def test_ids_in_two_chunks_are_named(at: Path, model: ri.FittedModel, people: pd.DataFrame, policy: str) -> None:
+def test_ids_in_two_chunks_are_named(
+    at: Path, model: ri.FittedModel, people: pd.DataFrame, policy: str
+) -> None:
     twice = people["participant_id"][3]
-    table = people.assign(participant_id=people["participant_id"].where(people.index != PEOPLE - 2, twice))
+    table = people.assign(
+        participant_id=people["participant_id"].where(people.index != PEOPLE - 2, twice)
+    )
     if policy == "drop":  # also where one of both rows is left out
         table.loc[3, model.regions[0]] = np.nan
     table.to_csv(at / "t.csv", index=False)
-    with pytest.raises(TableError, match=f"1 duplicate ID: {twice}. Make the ids unique"):
-        run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000), on_missing=policy)
+    with pytest.raises(
+        TableError, match=f"1 duplicate ID: {twice}. Make the ids unique"
+    ):
+        run(
+            at,
+            model,
+            at / "t.csv",
+            size=ChunkSize(rows=50, parquet_rows=50, text_bytes=50_000),
+            on_missing=policy,
+        )
     assert not (at / "out.csv").exists()
 
 
@@ -121,37 +210,80 @@ def test_two_spellings_of_one_participant_are_not_two_people(
     at: Path, model: ri.FittedModel, people: pd.DataFrame
 ) -> None:
     people[["participant_id", *model.covariates]].to_csv(at / "p.csv", index=False)
-    names = people["participant_id"].where(people.index != PEOPLE - 2, people["participant_id"][3] + "_T1w")
-    people.assign(participant_id=names).drop(columns=list(model.covariates)).to_csv(at / "t.csv", index=False)
+    names = people["participant_id"].where(
+        people.index != PEOPLE - 2, people["participant_id"][3] + "_T1w"
+    )
+    people.assign(participant_id=names).drop(columns=list(model.covariates)).to_csv(
+        at / "t.csv", index=False
+    )
     with pytest.raises(RindicesError, match="duplicate ID"):
-        run(at, model, at / "t.csv", participants=at / "p.csv", size=ChunkSize(50, 50, 50_000))
+        run(
+            at,
+            model,
+            at / "t.csv",
+            participants=at / "p.csv",
+            size=ChunkSize(rows=50, parquet_rows=50, text_bytes=50_000),
+        )
 
 
-def test_sessions_are_part_of_the_key_of_a_row(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+def test_sessions_are_part_of_the_key_of_a_row(
+    at: Path, model: ri.FittedModel, people: pd.DataFrame
+) -> None:
     visits = people.assign(
-        participant_id=[f"p{k // 2:04d}" for k in range(PEOPLE)], session_id=[f"ses-{k % 2}" for k in range(PEOPLE)]
+        participant_id=[f"p{k // 2:04d}" for k in range(PEOPLE)],
+        session_id=[f"ses-{k % 2}" for k in range(PEOPLE)],
     )
     visits.to_csv(at / "t.csv", index=False)
-    run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000))
+    run(
+        at,
+        model,
+        at / "t.csv",
+        size=ChunkSize(rows=50, parquet_rows=50, text_bytes=50_000),
+    )
     result = pd.read_csv(at / "out.csv")
-    assert result[["participant_id", "session_id"]].equals(visits[["participant_id", "session_id"]])
+    assert result[["participant_id", "session_id"]].equals(
+        visits[["participant_id", "session_id"]]
+    )
 
 
-def test_sites_are_harmonised_in_every_chunk(model: ri.FittedModel, tmp_path: Path) -> None:
+def test_sites_are_harmonised_in_every_chunk(
+    model: ri.FittedModel, tmp_path: Path
+) -> None:
     made = simulate_few_regions("tiny", seed=0).cohort
     sites = np.resize(["x", "y", "z"], len(made)).astype(object)
     cohort = replace(made, people=made.people.assign(site=sites))
     model = replace(model, preprocessing=ri.Preprocessing.fit(cohort), pipelines=())
     model.save(tmp_path / "m.safetensors")
-    frame = pd.concat([cohort.people[["participant_id", "site"]], cohort.covariates, cohort.volumes], axis=1)
+    frame = pd.concat(
+        [cohort.people[["participant_id", "site"]], cohort.covariates, cohort.volumes],
+        axis=1,
+    )
     frame.to_csv(tmp_path / "t.csv", index=False)
-    request = make_request(tmp_path / "t.csv", model, roles=ColumnRoles(site="site", covariates=model.covariates))
+    request = make_request(
+        tmp_path / "t.csv",
+        model,
+        site="site",
+    )
     out = tmp_path / "out.csv"
-    apply_stream(tmp_path / "m.safetensors", request, out, size=ChunkSize(50, 50, 30_000, 60))
-    np.testing.assert_array_equal(pd.read_csv(out)[["r1", "r2"]], model.apply(cohort)[["r1", "r2"]])
-    frame.assign(site=frame["site"].where(frame.index != 170, "new")).to_csv(tmp_path / "t.csv", index=False)
+    apply_stream(
+        tmp_path / "m.safetensors",
+        request,
+        out,
+        size=ChunkSize(rows=50, parquet_rows=50, text_bytes=30_000, schema_rows=60),
+    )
+    np.testing.assert_array_equal(
+        pd.read_csv(out)[["r1", "r2"]], model.apply(cohort)[["r1", "r2"]]
+    )
+    frame.assign(site=frame["site"].where(frame.index != 170, "new")).to_csv(
+        tmp_path / "t.csv", index=False
+    )
     with pytest.raises(RindicesError, match="new was not among the sites in training"):
-        apply_stream(tmp_path / "m.safetensors", request, out, size=ChunkSize(50, 50, 30_000, 60))
+        apply_stream(
+            tmp_path / "m.safetensors",
+            request,
+            out,
+            size=ChunkSize(rows=50, parquet_rows=50, text_bytes=30_000, schema_rows=60),
+        )
 
 
 @pytest.mark.parametrize(
@@ -161,22 +293,43 @@ def test_sites_are_harmonised_in_every_chunk(model: ri.FittedModel, tmp_path: Pa
      ("participant_id", None, "1 row without an id"), ("age", "old", "text where a number should be")],
 )  # fmt: skip
 def test_a_wrong_cell_far_down_is_named(
-    column: str, value: object, message: str, at: Path, model: ri.FittedModel, people: pd.DataFrame
+    column: str,
+    value: object,
+    message: str,
+    at: Path,
+    model: ri.FittedModel,
+    people: pd.DataFrame,
 ) -> None:
     wrong = people.astype({column: object})
     wrong.loc[PEOPLE - 5, column] = value
     wrong.to_csv(at / "t.csv", index=False)
     with pytest.raises(RindicesError, match=message):
-        run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000))
+        run(
+            at,
+            model,
+            at / "t.csv",
+            size=ChunkSize(rows=50, parquet_rows=50, text_bytes=50_000),
+        )
 
 
-def test_people_who_lack_a_value_can_be_dropped(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+def test_people_who_lack_a_value_can_be_dropped(
+    at: Path, model: ri.FittedModel, people: pd.DataFrame
+) -> None:
     lacking = people.copy()
     lacking.loc[250:, "MUSE_47"] = np.nan  # all rows of some chunks
     lacking.to_parquet(at / "t.parquet", index=False, row_group_size=50)
-    outcome = run(at, model, at / "t.parquet", on_missing="drop", size=ChunkSize(20, 50, 0))
+    outcome = run(
+        at,
+        model,
+        at / "t.parquet",
+        on_missing="drop",
+        size=ChunkSize(rows=20, parquet_rows=50, text_bytes=0),
+    )
     assert outcome.counted.people == 250
-    assert pd.read_csv(at / "out.csv")["participant_id"].tolist() == people["participant_id"][:250].tolist()
+    assert (
+        pd.read_csv(at / "out.csv")["participant_id"].tolist()
+        == people["participant_id"][:250].tolist()
+    )
 
 
 def test_a_later_chunk_in_another_unit_is_novel_not_refused(
@@ -186,25 +339,53 @@ def test_a_later_chunk_in_another_unit_is_novel_not_refused(
     some = people.copy()
     some.loc[250:, regions] = some.loc[250:, regions] / 1000
     some.to_csv(at / "t.csv", index=False)
-    outcome = run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000))
+    outcome = run(
+        at,
+        model,
+        at / "t.csv",
+        size=ChunkSize(rows=50, parquet_rows=50, text_bytes=50_000),
+    )
     assert outcome.counted.causes["another unit"] == 100
     some[regions] = people[regions] / 1000
     some.to_csv(at / "t.csv", index=False)
-    with pytest.raises(RindicesError, match=r"in ml|times the usual|scaled differently"):
-        run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000))
+    with pytest.raises(
+        RindicesError, match=r"in ml|times the usual|scaled differently"
+    ):
+        run(
+            at,
+            model,
+            at / "t.csv",
+            size=ChunkSize(rows=50, parquet_rows=50, text_bytes=50_000),
+        )
 
 
-def test_a_table_unlike_training_is_warned_of_once(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
-    people.assign(age=people["age"].where(people.index <= 150, 98.0)).to_csv(at / "t.csv", index=False)
-    outcome = run(at, model, at / "t.csv", size=ChunkSize(50, 50, 50_000))
-    warnings = [problem.what for problem in outcome.problems if "unlike the training people" in problem.what]
+def test_a_table_unlike_training_is_warned_of_once(
+    at: Path, model: ri.FittedModel, people: pd.DataFrame
+) -> None:
+    people.assign(age=people["age"].where(people.index <= 150, 98.0)).to_csv(
+        at / "t.csv", index=False
+    )
+    outcome = run(
+        at,
+        model,
+        at / "t.csv",
+        size=ChunkSize(rows=50, parquet_rows=50, text_bytes=50_000),
+    )
+    warnings = [
+        problem.what
+        for problem in outcome.problems
+        if "unlike the training people" in problem.what
+    ]
     assert len(warnings) == 1
     assert f"of {PEOPLE} are novel" in warnings[0]
     assert len(outcome.problems) < 8
 
 
 def test_a_folder_in_and_a_folder_out_resumes(
-    at: Path, model: ri.FittedModel, people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+    at: Path,
+    model: ri.FittedModel,
+    people: pd.DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (at / "in" / "more").mkdir(parents=True)
     files = [at / "in" / name for name in ("a.parquet", "b.parquet", "more/a.parquet")]
@@ -214,7 +395,9 @@ def test_a_folder_in_and_a_folder_out_resumes(
     assert list_table_files(at / "in") == files
     made, original = [], chunks.make_part
 
-    def dies(job: chunks.StreamJob, chunk: chunks.TableChunk, name: str) -> chunks.PartRecord:
+    def dies(
+        job: chunks.StreamJob, chunk: chunks.TableChunk, name: str
+    ) -> chunks.PartRecord:
         made.append(name)
         if len(made) == 3:
             raise KeyboardInterrupt
@@ -225,24 +408,38 @@ def test_a_folder_in_and_a_folder_out_resumes(
         run(at, model, at / "in", "out")
     monkeypatch.setattr(chunks, "make_part", original)
     assert not (at / "out").exists()
-    before = {path.name: path.stat().st_mtime_ns for path in at.glob(".out.parts/*/*.parquet")}
+    before = {
+        path.name: path.stat().st_mtime_ns for path in at.glob(".out.parts/*/*.parquet")
+    }
     outcome = run(at, model, at / "in", "out")
     assert (outcome.parts, outcome.resumed, len(before)) == (3, 2, 2)
-    after = {path.name: path.stat().st_mtime_ns for path in (at / "out").glob("*.parquet")}
+    after = {
+        path.name: path.stat().st_mtime_ns for path in (at / "out").glob("*.parquet")
+    }
     assert set(after) == {"a-00000.parquet", "b-00000.parquet", "more__a-00000.parquet"}
     assert {name: after[name] for name in before} == before
     people.to_csv(at / "whole.csv", index=False)
-    result = pd.read_parquet(at / "out").sort_values("participant_id").reset_index(drop=True)
-    pd.testing.assert_frame_equal(result, in_memory(at / "whole.csv", model), check_exact=True, check_dtype=False)
+    result = (
+        pd.read_parquet(at / "out").sort_values("participant_id").reset_index(drop=True)
+    )
+    pd.testing.assert_frame_equal(
+        result, in_memory(at / "whole.csv", model), check_exact=True, check_dtype=False
+    )
     assert outcome.counted.novel == int(result["novel"].sum())
 
     assert not list(at.glob(".out*"))
-    with pytest.raises(ModelError, match="not empty, and finished results are not replaced: give another folder"):
+    with pytest.raises(
+        ModelError,
+        match="not empty, and finished results are not replaced: give another folder",
+    ):
         run(at, model, at / "in", "out")
 
 
 def test_changed_files_and_other_options_are_not_resumed(
-    at: Path, model: ri.FittedModel, people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+    at: Path,
+    model: ri.FittedModel,
+    people: pd.DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (at / "in").mkdir()
     for offset in range(3):
@@ -255,7 +452,11 @@ def test_changed_files_and_other_options_are_not_resumed(
     for policy, resumed in (("error", 0), ("error", 2), ("drop", 0)):
         made: list[str] = []
         original = chunks.make_part
-        monkeypatch.setattr(chunks, "make_part", lambda *each, do=original, to=made: to.append(each[2]) or do(*each))
+        monkeypatch.setattr(
+            chunks,
+            "make_part",
+            lambda *each, do=original, to=made: to.append(each[2]) or do(*each),
+        )
         with pytest.raises(KeyboardInterrupt):
             run(at, model, at / "in", on_missing=policy)
         assert len(made) == 3 - resumed
@@ -273,34 +474,64 @@ def test_folders_with_other_files_are_refused_and_left_alone(
     assert (at / "mine" / "thesis.txt").read_text() == "precious"
 
 
-@pytest.mark.parametrize("size", [ChunkSize(20, 1000, 0), ChunkSize(20, 20, 0)])
+@pytest.mark.parametrize(
+    "size",
+    [
+        ChunkSize(rows=20, parquet_rows=1000, text_bytes=0),
+        ChunkSize(rows=20, parquet_rows=20, text_bytes=0),
+    ],
+)
 def test_chunks_without_anyone_left_have_the_columns_of_the_others(
     size: ChunkSize, at: Path, model: ri.FittedModel, people: pd.DataFrame
 ) -> None:
-    lacking = people.assign(MUSE_47=people["MUSE_47"].where(~people.index.isin(range(260, 280))))
+    lacking = people.assign(
+        MUSE_47=people["MUSE_47"].where(~people.index.isin(range(260, 280)))
+    )
     lacking.to_parquet(at / "t.parquet", index=False, row_group_size=20)
     run(at, model, at / "t.parquet", "out.parquet", on_missing="drop", size=size)
     result = pd.read_parquet(at / "out.parquet")
-    assert result["participant_id"].tolist() == people["participant_id"].drop(range(260, 280)).tolist()
+    assert (
+        result["participant_id"].tolist()
+        == people["participant_id"].drop(range(260, 280)).tolist()
+    )
     assert not result["novel_because"].isna().any()
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_column_is_excluded_in_all_chunks(kind: str, at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+def test_a_column_is_excluded_in_all_chunks(
+    kind: str, at: Path, model: ri.FittedModel, people: pd.DataFrame
+) -> None:
     twice = people.assign(H_MUSE_Volume_47=2 * people["MUSE_47"])
     for name, frame in (("once", people), ("twice", twice)):
         table = at / f"{name}.{kind}"
-        frame.to_csv(table, index=False) if kind == "csv" else frame.to_parquet(table, index=False)
+        frame.to_csv(table, index=False) if kind == "csv" else frame.to_parquet(
+            table, index=False
+        )
         more = {"exclude": ("H_MUSE_Volume_47",)} if name == "twice" else {}
-        run(at, model, table, f"{name}.tsv", size=ChunkSize(50, 50, 50_000), **more)
+        run(
+            at,
+            model,
+            table,
+            f"{name}.tsv",
+            size=ChunkSize(rows=50, parquet_rows=50, text_bytes=50_000),
+            **more,
+        )
     assert (at / "once.tsv").read_bytes() == (at / "twice.tsv").read_bytes()
 
 
-def test_blank_lines_at_the_end_are_ignored(at: Path, model: ri.FittedModel, people: pd.DataFrame) -> None:
+def test_blank_lines_at_the_end_are_ignored(
+    at: Path, model: ri.FittedModel, people: pd.DataFrame
+) -> None:
     text = people.to_csv(index=False)
     for name, more in (("plain", ""), ("blank", "\n\n\n")):
         (at / f"{name}.csv").write_text(text + more)
-        run(at, model, at / f"{name}.csv", f"{name}.tsv", size=ChunkSize(50, 50, len(text) - 5))
+        run(
+            at,
+            model,
+            at / f"{name}.csv",
+            f"{name}.tsv",
+            size=ChunkSize(rows=50, parquet_rows=50, text_bytes=len(text) - 5),
+        )
     assert (at / "plain.tsv").read_bytes() == (at / "blank.tsv").read_bytes()
 
 
@@ -313,10 +544,14 @@ def test_repeated_keys_against_a_counter(keys: list[int], files: int) -> None:
         for k, path in enumerate(paths):
             np.savez(path, keys=np.array(numbers[k::files], dtype=np.uint64))
         result = find_repeated_hashes(paths)
-    assert result.tolist() == sorted(key for key, times in Counter(numbers).items() if times > 1)
+    assert result.tolist() == sorted(
+        key for key, times in Counter(numbers).items() if times > 1
+    )
 
 
-def test_few_hashes_in_memory_give_the_same_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_hashes_in_memory_give_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hashes = np.random.default_rng(0).integers(2**64, size=500, dtype=np.uint64)
     hashes = np.append(hashes, hashes[[7, 300]])
     np.savez(tmp_path / "a.npz", keys=hashes[:250])
@@ -327,9 +562,13 @@ def test_few_hashes_in_memory_give_the_same_result(tmp_path: Path, monkeypatch: 
 
 
 def test_a_record_that_the_disk_fails_to_read_is_one_line(tmp_path: Path) -> None:
-    """While numpy looks for the end of the archive, an error of the disk becomes one of zipfile."""
+    """While numpy looks for the end of the archive, an error of the disk becomes one of
+    zipfile.
+    """
     np.savez(tmp_path / "part.npz", keys=np.arange(3, dtype=np.uint64))
     content = (tmp_path / "part.npz").read_bytes()
     (tmp_path / "part.npz").write_bytes(content[: len(content) // 2])
-    with pytest.raises(ModelError, match=r"part\.npz cannot be read: run the same command again"):
+    with pytest.raises(
+        ModelError, match=r"part\.npz cannot be read: run the same command again"
+    ):
         chunks.load_hashes(tmp_path / "part.npz")

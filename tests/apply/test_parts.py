@@ -1,4 +1,6 @@
-"""Parts of ``rindices apply`` on the command line: damage is noticed, runs are kept apart, workers are replaced."""
+"""Parts of ``rindices apply`` on the command line: damage is noticed, runs are kept
+apart, workers are replaced.
+"""
 
 import json
 import os
@@ -28,7 +30,16 @@ def run_apply(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def command(*arguments: object, workers: int = 1) -> list[str]:
     program = "from rindices.cli.main import run; run()"
-    return [sys.executable, "-c", program, "apply", *map(str, arguments), "--workers", str(workers), "--json"]
+    return [
+        sys.executable,
+        "-c",
+        program,
+        "apply",
+        *map(str, arguments),
+        "--workers",
+        str(workers),
+        "--json",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +49,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cohort = simulate_few_regions("tiny", seed=0).cohort
     model = fit_tiny_model()
     model.save(path / "model1.safetensors")
-    fewer = {"heads": model.heads[1:], "orders": model.orders[1:], "pipelines": model.pipelines[1:]}
+    fewer = {
+        "heads": model.heads[1:],
+        "orders": model.orders[1:],
+        "pipelines": model.pipelines[1:],
+    }
     replace(model, **fewer).save(path / "model2.safetensors")
-    frame = pd.concat([cohort.people[["participant_id"]], cohort.covariates, cohort.volumes], axis=1)
+    frame = pd.concat(
+        [cohort.people[["participant_id"]], cohort.covariates, cohort.volumes], axis=1
+    )
     (path / "table").mkdir()
     for number in range(FILES):
         frame.iloc[number::FILES].to_csv(path / "table" / f"{number}.csv", index=False)
@@ -49,7 +66,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(folder: Path) -> bytes:
-    done = run_apply(folder / "model1.safetensors", folder / "table", "--out", folder / "expected.tsv")
+    done = run_apply(
+        folder / "model1.safetensors",
+        folder / "table",
+        "--out",
+        folder / "expected.tsv",
+    )
     assert done.returncode == 0, done.stderr
     assert not list(folder.glob(".expected*"))
     return (folder / "expected.tsv").read_bytes()
@@ -59,7 +81,12 @@ def expected(folder: Path) -> bytes:
 def killed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an output whose run was killed after some parts."""
     path = tmp_path_factory.mktemp("killed")
-    arguments = (folder / "model1.safetensors", folder / "table", "--out", path / "out.tsv")
+    arguments = (
+        folder / "model1.safetensors",
+        folder / "table",
+        "--out",
+        path / "out.tsv",
+    )
     code = (
         "import os, signal\n"
         "from rindices.apply import chunks\n"
@@ -72,7 +99,10 @@ def killed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     line = command(*arguments)
     line[2] = code
-    assert subprocess.run(line, capture_output=True, check=False).returncode == -signal.SIGKILL
+    assert (
+        subprocess.run(line, capture_output=True, check=False).returncode
+        == -signal.SIGKILL
+    )
     return path
 
 
@@ -86,10 +116,14 @@ def list_parts(folder: Path) -> list[Path]:
     return sorted(folder.glob(".out.tsv.parts/*/*.tsv"))
 
 
-def test_damaged_parts_are_made_again(folder: Path, interrupted: Path, expected: bytes) -> None:
+def test_damaged_parts_are_made_again(
+    folder: Path, interrupted: Path, expected: bytes
+) -> None:
     truncated, altered, emptied, cut_record, other_record = list_parts(interrupted)
     content = truncated.read_bytes()
-    truncated.write_bytes(content[: content[: len(content) // 2].rindex(b"\n") + 1])  # whole rows are missing
+    truncated.write_bytes(
+        content[: content[: len(content) // 2].rindex(b"\n") + 1]
+    )  # whole rows are missing
     altered.write_bytes(altered.read_bytes().replace(b"0.1", b"0.2", 1))
     emptied.write_bytes(b"")
     records = cut_record.parent / RECORDS_FOLDER
@@ -98,15 +132,32 @@ def test_damaged_parts_are_made_again(folder: Path, interrupted: Path, expected:
     record = records / f"{other_record.stem}.npz"
     content = record.read_bytes()
     place = content.index(b"keys.npy") + 200  # within the hashes
-    record.write_bytes(content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :])
-    done = run_apply(folder / "model1.safetensors", folder / "table", "--out", interrupted / "out.tsv")
+    record.write_bytes(
+        content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :]
+    )
+    done = run_apply(
+        folder / "model1.safetensors",
+        folder / "table",
+        "--out",
+        interrupted / "out.tsv",
+    )
     assert done.returncode == 0, done.stderr
     assert (interrupted / "out.tsv").read_bytes() == expected
-    assert sorted(path.name for path in interrupted.iterdir()) == ["out.json", "out.tsv"]
+    assert sorted(path.name for path in interrupted.iterdir()) == [
+        "out.json",
+        "out.tsv",
+    ]
 
 
-def test_parts_of_another_model_are_not_used(folder: Path, interrupted: Path, expected: bytes) -> None:
-    done = run_apply(folder / "model2.safetensors", folder / "table", "--out", interrupted / "out.tsv")
+def test_parts_of_another_model_are_not_used(
+    folder: Path, interrupted: Path, expected: bytes
+) -> None:
+    done = run_apply(
+        folder / "model2.safetensors",
+        folder / "table",
+        "--out",
+        interrupted / "out.tsv",
+    )
     assert done.returncode == 0, done.stderr
     result = (interrupted / "out.tsv").read_bytes()
     assert not set(result.splitlines()[1:]) & set(expected.splitlines()[1:])
@@ -115,16 +166,26 @@ def test_parts_of_another_model_are_not_used(folder: Path, interrupted: Path, ex
 
 
 @pytest.mark.parametrize("out", ["out.tsv", "out"])
-def test_a_run_that_finishes_no_part_leaves_nothing(out: str, folder: Path, tmp_path: Path) -> None:
-    done = run_apply(folder / "model1.safetensors", tmp_path / "absent.csv", "--out", tmp_path / out)
+def test_a_run_that_finishes_no_part_leaves_nothing(
+    out: str, folder: Path, tmp_path: Path
+) -> None:
+    done = run_apply(
+        folder / "model1.safetensors", tmp_path / "absent.csv", "--out", tmp_path / out
+    )
     assert done.returncode == 1
     assert re.fullmatch(r"error: \S*absent\.csv: .*\n", done.stderr), done.stderr
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("out", ["out.tsv", pytest.param("out", marks=pytest.mark.slow)])
-def test_a_second_run_into_the_same_place_is_refused(out: str, folder: Path, tmp_path: Path) -> None:
-    slow = command(folder / "model1.safetensors", folder / "table", "--out", tmp_path / out)
+@pytest.mark.parametrize(
+    "out", ["out.tsv", pytest.param("out", marks=pytest.mark.slow)]
+)
+def test_a_second_run_into_the_same_place_is_refused(
+    out: str, folder: Path, tmp_path: Path
+) -> None:
+    slow = command(
+        folder / "model1.safetensors", folder / "table", "--out", tmp_path / out
+    )
     (tmp_path / "wait").touch()
     slow[2] = (
         "import os, time\n"
@@ -138,14 +199,19 @@ def test_a_second_run_into_the_same_place_is_refused(out: str, folder: Path, tmp
         "from rindices.cli.main import run; run()"
     )
     lock = tmp_path / f".{out}.parts" / "lock"
-    with subprocess.Popen(slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as first:
+    with subprocess.Popen(
+        slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as first:
         end = time.monotonic() + 60
         while not lock.exists() and time.monotonic() < end:
             time.sleep(0.02)
-        second = run_apply(folder / "model1.safetensors", folder / "table", "--out", tmp_path / out)
+        second = run_apply(
+            folder / "model1.safetensors", folder / "table", "--out", tmp_path / out
+        )
         assert second.returncode == 1
         assert re.fullmatch(
-            rf"error: \S+ is in use by process {first.pid} on .*: wait for it, or end it\.\n", second.stderr
+            rf"error: \S+ is in use by process {first.pid} on .*: wait for it, or end it\.\n",
+            second.stderr,
         ), second.stderr
         (tmp_path / "wait").unlink()
         _, message = first.communicate()
@@ -154,33 +220,48 @@ def test_a_second_run_into_the_same_place_is_refused(out: str, folder: Path, tmp
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
-@pytest.mark.parametrize(("out", "link"), [("out.tsv", ".out.tsv.parts"), ("out", ".out.parts")])
-def test_a_link_in_place_of_a_hidden_folder_is_refused(out: str, link: str, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("out", "link"), [("out.tsv", ".out.tsv.parts"), ("out", ".out.parts")]
+)
+def test_a_link_in_place_of_a_hidden_folder_is_refused(
+    out: str, link: str, folder: Path, tmp_path: Path
+) -> None:
     foreign = tmp_path / "foreign"
     (foreign / "thesis").mkdir(parents=True)
     (foreign / "thesis" / "chapter.txt").write_text("precious")
     (tmp_path / link).parent.mkdir(exist_ok=True)
     (tmp_path / link).symlink_to(foreign)
-    done = run_apply(folder / "model1.safetensors", folder / "table", "--out", tmp_path / out)
+    done = run_apply(
+        folder / "model1.safetensors", folder / "table", "--out", tmp_path / out
+    )
     assert done.returncode == 1
-    assert re.fullmatch(r"error: \S+ is a link in place of a folder: delete the link or .*\n", done.stderr), done.stderr
+    assert re.fullmatch(
+        r"error: \S+ is a link in place of a folder: delete the link or .*\n",
+        done.stderr,
+    ), done.stderr
     assert [path.name for path in foreign.iterdir()] == ["thesis"]
     assert (foreign / "thesis" / "chapter.txt").read_text() == "precious"
 
 
-def test_the_work_of_a_killed_worker_is_done_again(folder: Path, tmp_path: Path, expected: bytes) -> None:
+def test_the_work_of_a_killed_worker_is_done_again(
+    folder: Path, tmp_path: Path, expected: bytes
+) -> None:
     done = kill_workers(folder, tmp_path, KILL_FIRST)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out.tsv").read_bytes() == expected
     assert json.loads(done.stdout)["people"] == 180
 
 
-def test_workers_that_are_always_killed_end_in_one_line(folder: Path, tmp_path: Path, expected: bytes) -> None:
+def test_workers_that_are_always_killed_end_in_one_line(
+    folder: Path, tmp_path: Path, expected: bytes
+) -> None:
     done = kill_workers(folder, tmp_path, KILL_ALL)
     assert done.returncode == 1
     message = r"error: worker processes ended before their work was done, 4 times; .*--workers\.\n"
     assert re.fullmatch(message, done.stderr), done.stderr
-    again = run_apply(folder / "model1.safetensors", folder / "table", "--out", tmp_path / "out.tsv")
+    again = run_apply(
+        folder / "model1.safetensors", folder / "table", "--out", tmp_path / "out.tsv"
+    )
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "out.tsv").read_bytes() == expected
 
@@ -200,8 +281,12 @@ KILL_ALL = """
 """
 
 
-def kill_workers(folder: Path, tmp_path: Path, code: str) -> subprocess.CompletedProcess[str]:
-    """Run with two workers: the first at a chunk is killed there, or all are killed when they start."""
+def kill_workers(
+    folder: Path, tmp_path: Path, code: str
+) -> subprocess.CompletedProcess[str]:
+    """Run with two workers: the first at a chunk is killed there, or all are killed
+    when they start.
+    """
     (tmp_path / "site").mkdir()
     (tmp_path / "kills").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(
@@ -217,8 +302,15 @@ def kill_workers(folder: Path, tmp_path: Path, code: str) -> subprocess.Complete
         "KILL_MARKS": str(tmp_path / "kills"),
         "FIRST_PARENT": str(psutil.Process().pid),
     }
-    arguments = (folder / "model1.safetensors", folder / "table", "--out", tmp_path / "out.tsv")
+    arguments = (
+        folder / "model1.safetensors",
+        folder / "table",
+        "--out",
+        tmp_path / "out.tsv",
+    )
     line = command(*arguments, workers=2)
-    done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(
+        line, capture_output=True, text=True, check=False, env=environment
+    )
     assert list((tmp_path / "kills").iterdir())
     return done

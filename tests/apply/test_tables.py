@@ -7,7 +7,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from rindices.apply.tables import describe_columns, join_parts, open_part_file, write_indices
+from rindices.apply.tables import (
+    describe_columns,
+    join_parts,
+    open_part_file,
+    write_indices,
+)
 from rindices.errors import ModelError
 
 INDICES = pd.DataFrame({"participant_id": ["a", "b"], "r1": [0.25, 1.5]})
@@ -42,13 +47,24 @@ def test_a_data_dictionary_of_another_table_is_not_overwritten(tmp_path: Path) -
 
 
 def test_every_column_is_described() -> None:
-    columns = ["participant_id", "session_id", "r1", "r1_low", "r1_high", "unusual", "novel", "novel_because"]
+    columns = [
+        "participant_id",
+        "session_id",
+        "r1",
+        "r1_low",
+        "r1_high",
+        "unusual",
+        "novel",
+        "novel_because",
+    ]
     descriptions = describe_columns(columns)
     assert list(descriptions) == columns
     assert descriptions["r1_low"]["Description"].startswith("Lower end")
 
 
-def test_a_part_that_cannot_be_finished_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_cannot_be_finished_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(writer: pq.ParquetWriter, table: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -63,7 +79,9 @@ def test_a_part_that_cannot_be_finished_leaves_nothing(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
 def test_parts_are_joined_in_order(suffix: str, tmp_path: Path) -> None:
-    table = pd.DataFrame({"participant_id": list("abcdef"), "r1": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]})
+    table = pd.DataFrame(
+        {"participant_id": list("abcdef"), "r1": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]}
+    )
     paths = [tmp_path / f"{name}{suffix}" for name in ("first", "second")]
     for number, path in enumerate(paths):
         with open_part_file(path) as append_rows:
@@ -74,6 +92,12 @@ def test_parts_are_joined_in_order(suffix: str, tmp_path: Path) -> None:
         join_parts(paths, out, list(table), people=7)
     assert not out.exists()
     join_parts(paths, out, list(table), people=6)
-    joined = pd.read_parquet(out) if suffix == ".parquet" else pd.read_csv(out, sep="," if suffix == ".csv" else "\t")
-    assert joined.astype({"participant_id": object}).equals(table.astype({"participant_id": object}))
+    joined = (
+        pd.read_parquet(out)
+        if suffix == ".parquet"
+        else pd.read_csv(out, sep="," if suffix == ".csv" else "\t")
+    )
+    assert joined.astype({"participant_id": object}).equals(
+        table.astype({"participant_id": object})
+    )
     assert out.with_suffix(".json").exists() == (suffix != ".parquet")

@@ -1,4 +1,6 @@
-"""Benchmark scores equal those computed by hand and do not depend on the number of workers."""
+"""Benchmark scores equal those computed by hand and do not depend on the number of
+workers.
+"""
 
 import json
 from dataclasses import replace
@@ -19,11 +21,16 @@ from rindices.errors import InputError, SimulationError
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.selection.agreement import pattern_c_index
 
-PLAN = BenchmarkPlan("stress", ("contrastive-ica", "nmf", "ridge"), cohorts=2, folds=2, tasks=("tiny",))
+PLAN = BenchmarkPlan(
+    "stress", ("contrastive-ica", "nmf", "ridge"), cohorts=2, folds=2, tasks=("tiny",)
+)
 
 
 def without_time(results: list[BenchmarkResult]) -> list[BenchmarkResult]:
-    return [replace(result, seconds=0.0, processor_seconds=None, peak_megabytes=None) for result in results]
+    return [
+        replace(result, seconds=0.0, processor_seconds=None, peak_megabytes=None)
+        for result in results
+    ]
 
 
 def test_a_score_equals_one_computed_by_hand() -> None:
@@ -39,7 +46,9 @@ def test_a_score_equals_one_computed_by_hand() -> None:
 
 @pytest.mark.slow
 def test_scores_do_not_depend_on_the_number_of_workers() -> None:
-    assert without_time(run_jobs(PLAN.jobs(), workers=1)) == without_time(run_jobs(PLAN.jobs(), workers=2))
+    assert without_time(run_jobs(PLAN.jobs(), workers=1)) == without_time(
+        run_jobs(PLAN.jobs(), workers=2)
+    )
 
 
 def test_finished_jobs_are_not_run_again_but_damaged_ones_are(tmp_path: Path) -> None:
@@ -50,16 +59,28 @@ def test_finished_jobs_are_not_run_again_but_damaged_ones_are(tmp_path: Path) ->
     files[0].write_text(json.dumps(marked))
     files[1].write_text('{"task": ')
     calls: list[tuple[int, int]] = []
-    again = run_jobs(PLAN.jobs(), tmp_path, workers=1, progress=lambda done, total, job: calls.append((done, total)))
+    again = run_jobs(
+        PLAN.jobs(),
+        tmp_path,
+        workers=1,
+        progress=lambda done, total, job: calls.append((done, total)),
+    )
     assert calls == [(6, 6)]  # only the damaged job ran
     assert sorted(r.pattern_c_index == 0.123 for r in again) == [False] * 5 + [True]
-    unchanged = [(a, b) for a, b in zip(first, again, strict=True) if b.pattern_c_index != 0.123]
-    assert without_time([a for a, _ in unchanged]) == without_time([b for _, b in unchanged])
+    unchanged = [
+        (a, b) for a, b in zip(first, again, strict=True) if b.pattern_c_index != 0.123
+    ]
+    assert without_time([a for a, _ in unchanged]) == without_time(
+        [b for _, b in unchanged]
+    )
 
 
 def test_summary_has_mean_and_standard_error() -> None:
     scores = [0.6, 0.7, 0.9]
-    results = [BenchmarkResult("t", "a", k, score, [score], score - 0.1, None, 1.0) for k, score in enumerate(scores)]
+    results = [
+        BenchmarkResult("t", "a", k, score, [score], score - 0.1, None, 1.0)
+        for k, score in enumerate(scores)
+    ]
     (row,) = summarise_results(results)
     assert row.mean == pytest.approx(np.mean(scores))
     assert row.se == pytest.approx(np.std(scores, ddof=1) / np.sqrt(3))

@@ -17,9 +17,15 @@ def cohort():
 
 def test_upper_bound_is_the_best_of_all_sizes():
     x, y, severity = cohort()
-    bound = practical_upper_bound(lambda m: NMFBaseline(m, random_state=0), x, y, severity, (3, 4, 6))
+    bound = practical_upper_bound(
+        lambda m: NMFBaseline(m, random_state=0), x, y, severity, (3, 4, 6)
+    )
     assert list(bound.by_size) == [3, 4, 6]
-    assert bound.best.mean == max(bound.by_size.values()) == bound.by_size[bound.n_components]
+    assert (
+        bound.best.mean
+        == max(bound.by_size.values())
+        == bound.by_size[bound.n_components]
+    )
     model = NMFBaseline(bound.n_components, random_state=0).fit(x, y)
     again = pattern_c_index(severity, model.transform(x[y == 1]))
     assert bound.best.mean == again.mean
@@ -39,7 +45,11 @@ def test_supervised_c_index_is_a_mean_over_folds_of_own_columns():
     result = supervised_c_index(severity, scores)
     held = [scores.fold == f for f in range(3)]
     test = [c_index(severity[h, k], scores.test[h, k]) for h in held for k in range(3)]
-    train = [c_index(severity[~h, k], scores.train[f, ~h, k]) for f, h in enumerate(held) for k in range(3)]
+    train = [
+        c_index(severity[~h, k], scores.train[f, ~h, k])
+        for f, h in enumerate(held)
+        for k in range(3)
+    ]
     assert result.test == pytest.approx(np.mean(test))
     assert result.train == pytest.approx(np.mean(train))
     assert 0.7 < result.test < result.train

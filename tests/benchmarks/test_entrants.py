@@ -10,7 +10,14 @@ def test_every_published_method_is_available() -> None:
     assert set(PUBLISHED_SCORES) - {"surreal-gan"} <= set(ENTRANTS)
 
 
-@pytest.mark.parametrize("name", [name for name, entrant in ENTRANTS.items() if entrant.make and "surreal" not in name])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, entrant in ENTRANTS.items()
+        if entrant.make and "surreal" not in name
+    ],
+)
 def test_learners_get_the_number_of_patterns_and_the_seed(name: str) -> None:
     make = get_entrant(name).make
     assert make is not None

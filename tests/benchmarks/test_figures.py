@@ -23,5 +23,7 @@ def test_table_and_figure_show_the_scores(tmp_path: Path) -> None:
     pixels = imread(tmp_path / "figure.png")
     assert pixels.shape[0] > 500
     assert pixels.shape[1] > 900
-    blue = (np.abs(pixels[..., :3] - np.array([0, 0x72, 0xB2]) / 255) < 0.02).all(axis=-1)
+    blue = (np.abs(pixels[..., :3] - np.array([0, 0x72, 0xB2]) / 255) < 0.02).all(
+        axis=-1
+    )
     assert blue.sum() > 50  # the mean bar and legend of the first learner

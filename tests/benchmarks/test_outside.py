@@ -12,7 +12,10 @@ def test_rank_correlations_within_folds_are_those_of_scipy() -> None:
     score, truth = rng.integers(0, 9, (2, 40)).astype(float)  # with ties
     folds = [rng.choice(40, (3, size)) for size in (7, 12)]
     expected = [
-        np.average([spearmanr(score[fold[k]], truth[fold[k]]).statistic for fold in folds], weights=[7, 12])
+        np.average(
+            [spearmanr(score[fold[k]], truth[fold[k]]).statistic for fold in folds],
+            weights=[7, 12],
+        )
         for k in range(3)
     ]
     assert correlate(score, truth, folds) == pytest.approx(expected, abs=1e-12)

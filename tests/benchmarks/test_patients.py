@@ -15,7 +15,9 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         list_patient_tables(tmp_path / "none")
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="needs the tables of patients in ../shared/data")
+@pytest.mark.skipif(
+    not DATA.is_dir(), reason="needs the tables of patients in ../shared/data"
+)
 @pytest.mark.parametrize(
     ("name", "size"),
     [

@@ -1,4 +1,6 @@
-"""The suites real-factors and real-base, on people with known factors and, where they are at hand, on real ones."""
+"""The suites real-factors and real-base, on people with known factors and, where they
+are at hand, on real ones.
+"""
 
 import json
 from dataclasses import replace
@@ -40,7 +42,9 @@ from rindices.errors import SimulationError
 from rindices.tables.cohort import GROUP, ID, SITE
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the tables of real people are not here")
+needs_data = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the tables of real people are not here"
+)
 N_PEOPLE, N_REGIONS = 400, 12
 TABLE = TableDescription(
     name="made-up",
@@ -50,16 +54,22 @@ TABLE = TableDescription(
     factors={
         "age": Factor(column="age", without="age < 50", present="age >= 50"),
         "head": Factor(
-            column="head_size", without="head_size > head_size.median()", present="head_size <= head_size.median()"
+            column="head_size",
+            without="head_size > head_size.median()",
+            present="head_size <= head_size.median()",
         ),
     },
 )
-BASE = BaseDescription(name="made-up", people="made-up people", source="made-up", change=0.3)
+BASE = BaseDescription(
+    name="made-up", people="made-up people", source="made-up", change=0.3
+)
 
 
 @pytest.fixture
 def people(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Made-up people, in whom age shrinks one half of the regions and a small head the other half."""
+    """Made-up people, in whom age shrinks one half of the regions and a small head the
+    other half.
+    """
     rng = np.random.default_rng(0)
     age, head = rng.uniform(20, 80, N_PEOPLE), rng.normal(1500, 100, N_PEOPLE)
     regions = rng.normal(0, 0.15, (N_PEOPLE, N_REGIONS))
@@ -67,8 +77,13 @@ def people(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     regions[:, 1::2] += 0.001 * (head[:, None] - 1500)
     index = pd.Index([f"p{k:03d}" for k in range(N_PEOPLE)], name="person")
     names = [f"region{k}_volume" for k in range(N_REGIONS)]
-    known = pd.DataFrame({"age": age, "head_size": head, "site": rng.choice(["a", "b"], N_PEOPLE)}, index=index)
-    source = Source(pd.DataFrame(1000 * np.exp(regions), index=index, columns=names), known)
+    known = pd.DataFrame(
+        {"age": age, "head_size": head, "site": rng.choice(["a", "b"], N_PEOPLE)},
+        index=index,
+    )
+    source = Source(
+        pd.DataFrame(1000 * np.exp(regions), index=index, columns=names), known
+    )
     monkeypatch.setitem(factor_tables._SOURCES, "made-up", lambda data: source)
     return tmp_path
 
@@ -78,13 +93,17 @@ def test_the_factors_themselves_are_separated_and_noise_is_not() -> None:
     shared = rng.normal(size=(1000, 1))
     factors = np.hstack([shared + rng.normal(size=(1000, 2)), shared])
     pair = factors[:, :2]
-    assert measure_separation(pair, np.exp(-pair[:, ::-1])).gap == pytest.approx(1.0)  # neither order, sign nor scale
+    assert measure_separation(pair, np.exp(-pair[:, ::-1])).gap == pytest.approx(
+        1.0
+    )  # neither order, sign nor scale
     assert measure_separation(factors, factors).gap == pytest.approx(1.0)
     assert measure_separation(pair, rng.normal(size=(1000, 2))).gap < 0.07
     both = pair.mean(axis=1, keepdims=True)
     assert measure_separation(pair, np.hstack([both, both])).gap == pytest.approx(0.0)
     assert measure_separation(pair, both).gap < 0.05
-    assert measure_separation(pair, pair[:, :1]).gap == pytest.approx(0.5)  # one of the two, with one index
+    assert measure_separation(pair, pair[:, :1]).gap == pytest.approx(
+        0.5
+    )  # one of the two, with one index
     assert measure_separation(pair, np.zeros((1000, 0))).gap == 0.0
 
 
@@ -106,34 +125,56 @@ def test_associations_are_those_of_the_formula_of_partial_correlation() -> None:
         partial[k, j] = abs(xy - xz * yz) / np.sqrt((1 - xz**2) * (1 - yz**2))
     order = [0, 1] if np.trace(partial) > np.trace(partial[:, ::-1]) else [1, 0]
     found = measure_separation(truth, indices)
-    np.testing.assert_allclose(found.own, [partial[0, order[0]], partial[1, order[1]]], atol=1e-10)
-    np.testing.assert_allclose(found.cross, [partial[0, order[1]], partial[1, order[0]]], atol=1e-10)
+    np.testing.assert_allclose(
+        found.own, [partial[0, order[0]], partial[1, order[1]]], atol=1e-10
+    )
+    np.testing.assert_allclose(
+        found.cross, [partial[0, order[1]], partial[1, order[0]]], atol=1e-10
+    )
 
 
 def test_controls_have_no_factor_and_patients_at_least_one(people: Path) -> None:
     table = draw_table(TABLE, 0, people)
     source = factor_tables._SOURCES["made-up"](people).people
-    healthy = (source["age"] < 50) & (source["head_size"] > source["head_size"].median())
-    assert set(table.cohort.people.loc[table.cohort.is_control, ID]) <= set(source.index[healthy])
-    assert set(table.cohort.people.loc[table.cohort.is_patient, ID]) <= set(source.index[~healthy])
+    healthy = (source["age"] < 50) & (
+        source["head_size"] > source["head_size"].median()
+    )
+    assert set(table.cohort.people.loc[table.cohort.is_control, ID]) <= set(
+        source.index[healthy]
+    )
+    assert set(table.cohort.people.loc[table.cohort.is_patient, ID]) <= set(
+        source.index[~healthy]
+    )
     assert table.cohort.n_controls == round(0.85 * healthy.sum())
     assert table.cohort.n_patients == round(0.85 * (~healthy).sum())
     assert list(table.truth.index) == list(table.cohort.people[ID])
-    np.testing.assert_array_equal(table.truth["age"], source.loc[table.cohort.people[ID], "age"])
+    np.testing.assert_array_equal(
+        table.truth["age"], source.loc[table.cohort.people[ID], "age"]
+    )
     seen = {*table.cohort.people, *table.cohort.covariates, *table.cohort.volumes}
     assert not seen & {"age", "head", "head_size"}  # nobody is told
     again, other = draw_table(TABLE, 0, people), draw_table(TABLE, 1, people)
-    assert again.cohort.fingerprint() == table.cohort.fingerprint() != other.cohort.fingerprint()
+    assert (
+        again.cohort.fingerprint()
+        == table.cohort.fingerprint()
+        != other.cohort.fingerprint()
+    )
 
 
 def test_cells_bound_the_number_of_patients_with_each_factor(people: Path) -> None:
-    table = draw_table(replace(TABLE, cells=(40, 20, 60), told=("age",), sites=2), 0, people)
+    table = draw_table(
+        replace(TABLE, cells=(40, 20, 60), told=("age",), sites=2), 0, people
+    )
     old = table.truth["age"] >= 50
-    small = table.truth["head"] <= factor_tables._SOURCES["made-up"](people).people["head_size"].median()
+    small = (
+        table.truth["head"]
+        <= factor_tables._SOURCES["made-up"](people).people["head_size"].median()
+    )
     patient = table.cohort.is_patient
     assert patient.sum() == round(0.85 * 120)
     assert [
-        (patient & cell).sum() <= size for cell, size in ((~old & small, 40), (old & ~small, 20), (old & small, 60))
+        (patient & cell).sum() <= size
+        for cell, size in ((~old & small, 40), (old & ~small, 20), (old & small, 60))
     ]
     assert list(table.cohort.covariates) == ["age"]
     controls = table.cohort.people[SITE][table.cohort.is_control].value_counts()
@@ -141,11 +182,34 @@ def test_cells_bound_the_number_of_patients_with_each_factor(people: Path) -> No
     assert set(table.cohort.people[SITE]) == set(controls.index)
 
 
-@pytest.mark.parametrize(("method", "least"), [("ridge", 0.7), ("pca", 0.5), ("ica", 0.2), ("factor-analysis", 0.5)])
-def test_methods_separate_what_is_easy_to_separate(people: Path, method: str, least: float) -> None:
+@pytest.mark.parametrize(
+    ("method", "least"),
+    [("ridge", 0.7), ("pca", 0.5), ("ica", 0.2), ("factor-analysis", 0.5)],
+)
+def test_methods_separate_what_is_easy_to_separate(
+    people: Path, method: str, least: float
+) -> None:
     row = Trial("real-factors", TABLE, method, "", 0).measure(people)
     assert row["gap"] > least
-    assert row["gap"] == pytest.approx(np.mean([row["own"][k] - row["cross"][k] for k in ("age", "head")]), abs=1e-4)
+    assert row["gap"] == pytest.approx(
+        np.mean([row["own"][k] - row["cross"][k] for k in ("age", "head")]), abs=1e-4
+    )
+
+
+def test_an_imposed_pattern_changes_regions_of_half_of_the_people(people: Path) -> None:
+    imposed = Factor(column="imposed", without="imposed == 0", present="imposed > 0")
+    table = replace(
+        TABLE, factors={"age": TABLE.factors["age"], "imposed": imposed}, imposed=0.5
+    )
+    drawn = draw_table(table, 0, people)
+    severity = drawn.truth["imposed"].to_numpy()
+    patient = drawn.cohort.is_patient
+    assert (severity[~patient] == 0).all()
+    assert (drawn.truth["age"].to_numpy()[~patient] < 50).all()
+    assert 0.5 < (severity[patient] > 0).mean() < 0.8
+    volumes = drawn.cohort.volumes.to_numpy(dtype=float)
+    lost = volumes[severity > 0.8].mean() / volumes[severity == 0].mean()
+    assert lost < 0.8  # all 12 regions are among the 13 of a pattern
 
 
 @pytest.mark.slow
@@ -163,7 +227,12 @@ def test_a_supervised_method_learns_nothing_of_random_factors(people: Path) -> N
     table.truth[:] = rng.normal(size=table.truth.shape)
     indices = METHODS["regression"].infer(table, 0).indices
     assert np.isfinite(indices).all()
-    assert measure_separation(table.patient_truth, indices[table.cohort.is_patient]).own.max() < 0.2
+    assert (
+        measure_separation(
+            table.patient_truth, indices[table.cohort.is_patient]
+        ).own.max()
+        < 0.2
+    )
 
 
 def test_only_supervised_methods_see_the_truth(people: Path) -> None:
@@ -183,26 +252,39 @@ def test_only_supervised_methods_see_the_truth(people: Path) -> None:
     assert spy.told[5:] == [True] * 5
 
 
-def test_folds_leave_everyone_out_once_and_are_joined_in_one_order(people: Path) -> None:
+def test_folds_leave_everyone_out_once_and_are_joined_in_one_order(
+    people: Path,
+) -> None:
     table = draw_table(TABLE, 0, people)
     masks, patient = find_folds(table.cohort, 0), table.cohort.is_patient
     np.testing.assert_array_equal((~masks).sum(axis=0), 1)
     z = np.random.default_rng(0).normal(size=(len(patient), 5))
     plain = join_folds([Fold(z, seen, lambda x: x[:, :2]) for seen in masks], patient)
     readers: list[Reader] = [lambda x: x[:, :2], *[lambda x: -3 * x[:, 1::-1]] * 4]
-    mixed = join_folds([Fold(z, seen, read) for seen, read in zip(masks, readers, strict=True)], patient)
+    mixed = join_folds(
+        [Fold(z, seen, read) for seen, read in zip(masks, readers, strict=True)],
+        patient,
+    )
     np.testing.assert_allclose(mixed, plain)
-    assert np.isnan(join_folds([Fold(z, masks[0], lambda x: x[:, :2])], patient)[masks[0]]).all()
+    assert np.isnan(
+        join_folds([Fold(z, masks[0], lambda x: x[:, :2])], patient)[masks[0]]
+    ).all()
 
 
-def test_a_base_has_its_patterns_in_patients_alone(people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_base_has_its_patterns_in_patients_alone(
+    people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(factor_tables, "PATTERN_SIZE", 4)
     table = draw_base(BASE, 0, people)
     assert (table.truth[table.cohort.is_control] == 0).all(axis=None)
-    before = factor_tables._SOURCES["made-up"](people).volumes.loc[table.cohort.people[ID], list(table.cohort.regions)]
+    before = factor_tables._SOURCES["made-up"](people).volumes.loc[
+        table.cohort.people[ID], list(table.cohort.regions)
+    ]
     lost = 1 - table.cohort.volumes.to_numpy() / before.to_numpy()
     np.testing.assert_allclose(lost[table.cohort.is_control], 0, atol=1e-12)
-    assert (np.abs(lost).max(axis=0) > 0.1).sum() == 3 * 2 + 3  # two regions of their own each, three shared ones
+    assert (
+        np.abs(lost).max(axis=0) > 0.1
+    ).sum() == 3 * 2 + 3  # two regions of their own each, three shared ones
     row = Trial("real-base", BASE, "ridge", "", 0).measure(people)
     assert row["c_index"] > 0.7
 
@@ -222,13 +304,24 @@ class Counted(FoldMethod):
         return lambda z: z[:, :2]
 
 
-def test_rows_that_are_there_are_not_measured_again(people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_are_there_are_not_measured_again(
+    people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(METHODS, "counted", Counted())
     monkeypatch.setitem(list_tables(), "made-up", TABLE)
     monkeypatch.setattr(Counted, "n_calls", 0)
 
     def run(*options: str) -> dict[str, Any]:
-        arguments = ["measure", "--tables", "made-up", "--data", str(people), "--out", str(people), *options]
+        arguments = [
+            "measure",
+            "--tables",
+            "made-up",
+            "--data",
+            str(people),
+            "--out",
+            str(people),
+            *options,
+        ]
         monkeypatch.setattr("sys.argv", ["real_factors", *arguments])
         command.main()
         rows: dict[str, Any] = json.loads((people / "rows.json").read_text("utf-8"))
@@ -236,25 +329,54 @@ def test_rows_that_are_there_are_not_measured_again(people: Path, monkeypatch: p
 
     first = run("--methods", "counted,pca", "--splits", "0:2", "--label", "old")
     assert Counted.n_calls == 2
-    assert len(run("--methods", "counted,pca", "--splits", "0:2", "--label", "old")) == 4
+    assert (
+        len(run("--methods", "counted,pca", "--splits", "0:2", "--label", "old")) == 4
+    )
     assert Counted.n_calls == 2
     rows = run("--methods", "counted,pca", "--splits", "0:2", "--label", "new")
     assert Counted.n_calls == 4
     assert len(rows) == 6  # PCA has no version
-    gaps = [first[f"real-factors made-up counted old {split}"]["gap"] for split in range(2)]
+    gaps = [
+        first[f"real-factors made-up counted old {split}"]["gap"] for split in range(2)
+    ]
     error = abs(gaps[0] - gaps[1]) / 2
-    assert f"{np.mean(gaps):.2f} ± {error:.2f}" in (people / "table.md").read_text("utf-8")
+    assert f"{np.mean(gaps):.2f} ± {error:.2f}" in (people / "table.md").read_text(
+        "utf-8"
+    )
 
 
 def test_a_later_version_is_compared_with_the_better_of_pca_and_the_first_one() -> None:
     gaps = {
-        "fcon_sex_head": {("pca", ""): 0.30, ("default", "0.1.0"): 0.20, ("default", "next"): 0.22},
-        "autism_age_head": {("pca", ""): 0.10, ("default", "0.1.0"): 0.20, ("default", "next"): 0.40},
-        "oasis_age_sex": {("pca", ""): 0.90, ("default", "0.1.0"): 0.90, ("default", "next"): 0.10},
+        "fcon_sex_head": {
+            ("pca", ""): 0.30,
+            ("default", "0.1.0"): 0.20,
+            ("default", "next"): 0.22,
+        },
+        "autism_age_head": {
+            ("pca", ""): 0.10,
+            ("default", "0.1.0"): 0.20,
+            ("default", "next"): 0.40,
+        },
+        "oasis_age_sex": {
+            ("pca", ""): 0.90,
+            ("default", "0.1.0"): 0.90,
+            ("default", "next"): 0.10,
+        },
     }
     rows = [
-        {"suite": "real-factors", "table": table, "method": method, "label": label, "split": split}
-        | {"controls": 30 if table == "oasis_age_sex" else 60, "patients": 90, "patterns": 2, "gap": gap + 0.02 * split}
+        {
+            "suite": "real-factors",
+            "table": table,
+            "method": method,
+            "label": label,
+            "split": split,
+        }
+        | {
+            "controls": 30 if table == "oasis_age_sex" else 60,
+            "patients": 90,
+            "patterns": 2,
+            "gap": gap + 0.02 * split,
+        }
         for table, measured in gaps.items()
         for (method, label), gap in measured.items()
         for split in range(2)
@@ -264,8 +386,13 @@ def test_a_later_version_is_compared_with_the_better_of_pca_and_the_first_one() 
     assert "| `fcon_sex_head` | -0.08 ± 0.00 | yes |" in report
     assert "| `autism_age_head` | 0.20 ± 0.00 | no |" in report
     assert "| `oasis_age_sex` | 0" not in report
-    assert "OASIS-1 without dementia, cortical thickness by ANTs), not judged | 30 + 90 |" in report
-    summary = next(line for line in report.splitlines() if line.startswith("| default (next) |"))
+    assert (
+        "OASIS-1 without dementia, cortical thickness by ANTs), not judged | 30 + 90 |"
+        in report
+    )
+    summary = next(
+        line for line in report.splitlines() if line.startswith("| default (next) |")
+    )
     assert summary == "| default (next) |  |  | 0.32 ± 0.01 | 0.11 ± 0.00 |"
 
 
@@ -285,30 +412,52 @@ def test_the_fixed_tables_are_as_many_as_were_written_down() -> None:
         "choosing": 20,
         "reporting": 12,
         "apart": 2,
+        "mixed": 9,
     }
-    assert {table.name for table in find_tables("scenario,fcon_sex_head")} >= {"ants_age_sex", "fcon_sex_head"}
+    assert {table.name for table in find_tables("scenario,fcon_sex_head")} >= {
+        "ants_age_sex",
+        "fcon_sex_head",
+    }
     assert set(list_bases()) == {"fcon", "dlmuse", "ants"}
 
 
 def list_similar_tables() -> list[tuple[TableDescription, TableDescription]]:
-    """Return reporting tables with the tables of the same source and factors that were used for choices."""
+    """Return reporting tables with the tables of the same source and factors that were
+    used for choices.
+    """
     tables = list(list_tables().values())
     chosen = [table for table in tables if table.role in ("scenario", "choosing")]
     reporting = [table for table in tables if table.role == "reporting"]
-    pairs = [(table, other) for table in reporting for other in chosen if other.source == table.source]
-    return [(table, other) for table, other in pairs if set(table.factors) == set(other.factors)]
+    pairs = [
+        (table, other)
+        for table in reporting
+        for other in chosen
+        if other.source == table.source
+    ]
+    return [
+        (table, other)
+        for table, other in pairs
+        if set(table.factors) == set(other.factors)
+    ]
 
 
 def test_reporting_tables_are_of_people_or_factors_that_no_choice_used() -> None:
     for table, other in list_similar_tables():
-        assert {table.keep, other.keep} == {"autism == 1", "autism == 0"}, (table.name, other.name)
+        assert {table.keep, other.keep} == {"autism == 1", "autism == 0"}, (
+            table.name,
+            other.name,
+        )
 
 
 @needs_data
 @pytest.mark.slow
-def test_nobody_of_a_reporting_table_is_in_a_choosing_table_with_the_same_factors() -> None:
+def test_nobody_of_a_reporting_table_is_in_a_choosing_table_with_the_same_factors() -> (
+    None
+):
     for table, other in list_similar_tables():
-        first, second = (set(draw_table(each, 0, DATA).cohort.people[ID]) for each in (table, other))
+        first, second = (
+            set(draw_table(each, 0, DATA).cohort.people[ID]) for each in (table, other)
+        )
         assert not first & second, (table.name, other.name)
 
 

@@ -26,7 +26,9 @@ def test_patterns_are_counted_and_summarised(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean 'number'"):
         list_trials(1, ["numbr"])
     results = run_jobs(
-        [TrustTrial("null", "150 + 200", 0, 0), TrustTrial("number", "basic", 1, 0)], tmp_path, workers=1
+        [TrustTrial("null", "150 + 200", 0, 0), TrustTrial("number", "basic", 1, 0)],
+        tmp_path,
+        workers=1,
     )
     assert [result.found for result in results] == [NOTHING_FOUND, 1]
     table = format_markdown(results)
@@ -36,10 +38,19 @@ def test_patterns_are_counted_and_summarised(tmp_path: Path) -> None:
 
 def test_nuisance_patterns_are_ranked_by_auc() -> None:
     results = [
-        NuisanceResult("nuisance", "k", 3, 0, ["true", "nuisance", "true", "neither"], *[[0.9, 0.8, 0.7, 0.1]] * 3)
+        NuisanceResult(
+            "nuisance",
+            "k",
+            3,
+            0,
+            ["true", "nuisance", "true", "neither"],
+            *[[0.9, 0.8, 0.7, 0.1]] * 3,
+        )
     ]
     rows = rank_nuisance(results)
     assert [row["kind"] for row in rows] == ["k", "all"]
-    assert rows[0]["split_half"] == pytest.approx(0.5)  # one true pattern above the nuisance, one below
+    assert rows[0]["split_half"] == pytest.approx(
+        0.5
+    )  # one true pattern above the nuisance, one below
     assert (rows[0]["true"], rows[0]["nuisance"], rows[0]["neither"]) == (2, 1, 1)
     assert "0.500 (0.80 / 0.80)" in format_markdown(results)

@@ -3,7 +3,11 @@
 import numpy as np
 
 import rindices as ri
-from benchmarks.suites.trust_cohorts import NULL_COHORTS, simulate_batch_cohort, simulate_null_cohort
+from benchmarks.suites.trust_cohorts import (
+    NULL_COHORTS,
+    simulate_batch_cohort,
+    simulate_null_cohort,
+)
 from rindices.experiments.tasks import TASKS
 from rindices.tables.cohort import SITE
 
@@ -17,16 +21,30 @@ def test_null_cohorts_differ_in_age_site_or_spread() -> None:
     assert share["site5"] > share["site1"] + 0.2
     for kind, spec in NULL_COHORTS.items():
         cohort = simulate_null_cohort(kind, 1)
-        assert (cohort.n_controls, cohort.n_patients) == (spec.n_controls, spec.n_patients)
-    wider, same = simulate_null_cohort("patients vary more in all directions", 0), simulate_null_cohort("492 + 900", 0)
-    logs = [np.log(cohort.volumes.to_numpy())[cohort.is_patient].std(axis=0).mean() for cohort in (wider, same)]
+        assert (cohort.n_controls, cohort.n_patients) == (
+            spec.n_controls,
+            spec.n_patients,
+        )
+    wider, same = (
+        simulate_null_cohort("patients vary more in all directions", 0),
+        simulate_null_cohort("492 + 900", 0),
+    )
+    logs = [
+        np.log(cohort.volumes.to_numpy())[cohort.is_patient].std(axis=0).mean()
+        for cohort in (wider, same)
+    ]
     assert 1.05 < logs[0] / logs[1] < 1.25
 
 
 def test_a_batch_shifts_only_its_patients() -> None:
     simulated, batch = simulate_batch_cohort(0, TASKS["basic"], 0.3)
     plain = ri.simulate_cohort("basic", 0).cohort
-    shifted = np.abs(simulated.cohort.volumes.to_numpy() - plain.volumes.to_numpy()).sum(axis=1) > 0
+    shifted = (
+        np.abs(simulated.cohort.volumes.to_numpy() - plain.volumes.to_numpy()).sum(
+            axis=1
+        )
+        > 0
+    )
     np.testing.assert_array_equal(shifted[simulated.cohort.is_patient], batch == 1)
     assert not shifted[simulated.cohort.is_control].any()
     assert 0.25 < batch.mean() < 0.35

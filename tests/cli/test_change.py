@@ -20,29 +20,54 @@ from tests.analysis.test_predict import make_outcomes
 def test_the_time_is_joined_by_person_and_session(tmp_path: Path) -> None:
     frame, _ = make_visits(40, 3)
     frame.drop(columns="age").to_csv(tmp_path / "r.tsv", sep="\t", index=False)
-    sessions = frame[["participant_id", "session_id", "age"]].sample(frac=1, random_state=0)
+    sessions = frame[["participant_id", "session_id", "age"]].sample(
+        frac=1, random_state=0
+    )
     sessions.to_csv(tmp_path / "s.tsv", sep="\t", index=False)
-    arguments = ["change", str(tmp_path / "r.tsv"), "--participants", str(tmp_path / "s.tsv"), "--json"]
+    arguments = [
+        "change",
+        str(tmp_path / "r.tsv"),
+        "--participants",
+        str(tmp_path / "s.tsv"),
+        "--json",
+    ]
     done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     value = json.loads(done.stdout)
-    assert (value["people"], value["visits"], value["noise_from"]) == (40, 120, "scatter about lines")
+    assert (value["people"], value["visits"], value["noise_from"]) == (
+        40,
+        120,
+        "scatter about lines",
+    )
     table = pd.read_csv(tmp_path / "out" / "change.tsv", sep="\t")
     expected = change_per_year(frame, "age").table
     pd.testing.assert_frame_equal(table[list(expected)], expected, check_dtype=False)
     assert not (tmp_path / "out" / "change_groups.tsv").exists()
     assert (tmp_path / "out" / "change.png").stat().st_size > 10_000
-    assert value["indices"]["r1"]["above_zero"] == int((expected["r1_per_year_low"] > 0).sum())
+    assert value["indices"]["r1"]["above_zero"] == int(
+        (expected["r1_per_year_low"] > 0).sum()
+    )
 
 
-@pytest.mark.parametrize("session", [pytest.param("ses-0", marks=pytest.mark.slow), "ses-2"])
-def test_a_group_that_one_visit_has_is_that_of_the_person(tmp_path: Path, session: str) -> None:
+@pytest.mark.parametrize(
+    "session", [pytest.param("ses-0", marks=pytest.mark.slow), "ses-2"]
+)
+def test_a_group_that_one_visit_has_is_that_of_the_person(
+    tmp_path: Path, session: str
+) -> None:
     visits = make_group_visits(people=24)
     first = visits.assign(group=visits["group"].where(visits["session_id"] == session))
     results = []
     for name, table in (("all", visits), ("one", first)):
         table.to_csv(tmp_path / f"{name}.tsv", sep="\t", index=False)
-        arguments = ["change", str(tmp_path / f"{name}.tsv"), "--group", "group", "--out", str(tmp_path / name)]
+        arguments = [
+            "change",
+            str(tmp_path / f"{name}.tsv"),
+            "--group",
+            "group",
+            "--out",
+            str(tmp_path / name),
+        ]
         done = CliRunner().invoke(app, [*arguments, "--json"])
         assert done.exit_code == 0, done.output
         results.append(json.loads(done.stdout))
@@ -58,11 +83,22 @@ def test_a_group_that_one_visit_has_is_that_of_the_person(tmp_path: Path, sessio
         (["", "", ""], "no visit has a time"),
     ],
 )
-def test_times_are_years_or_dates(tmp_path: Path, times: list[str], message: str) -> None:
+def test_times_are_years_or_dates(
+    tmp_path: Path, times: list[str], message: str
+) -> None:
     frame, _ = make_visits(40, 3)
     order = frame.groupby("participant_id")["age"].rank().astype(int) - 1
-    frame.assign(when=order.map(dict(enumerate(times)))).to_csv(tmp_path / "r.tsv", sep="\t", index=False)
-    arguments = ["change", str(tmp_path / "r.tsv"), "--time", "when", "--out", str(tmp_path / "out")]
+    frame.assign(when=order.map(dict(enumerate(times)))).to_csv(
+        tmp_path / "r.tsv", sep="\t", index=False
+    )
+    arguments = [
+        "change",
+        str(tmp_path / "r.tsv"),
+        "--time",
+        "when",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     done = CliRunner().invoke(app, arguments)
     if message:
         assert message in str(done.exception)
@@ -82,7 +118,13 @@ def test_a_code_for_missing_is_no_age(tmp_path: Path) -> None:
     )
     visits.loc[4, "age"] = -9999
     visits.to_csv(tmp_path / "r.tsv", sep="\t", index=False)
-    arguments = ["change", str(tmp_path / "r.tsv"), "--out", str(tmp_path / "out"), "--json"]
+    arguments = [
+        "change",
+        str(tmp_path / "r.tsv"),
+        "--out",
+        str(tmp_path / "out"),
+        "--json",
+    ]
     done = CliRunner().invoke(app, arguments)
     assert isinstance(done.exception, AnalysisError)
     assert "age (-9999 in 1 cell)" in str(done.exception)
@@ -93,9 +135,19 @@ def test_a_code_for_missing_is_no_age(tmp_path: Path) -> None:
 def test_groups_are_compared_and_earlier_tables_removed(tmp_path: Path) -> None:
     frame = make_group_visits(people=24).rename(columns={"group": "diagnosis"})
     frame["diagnosis"] = frame["diagnosis"].map({"control": "CN", "patient": "AD"})
-    frame[["participant_id", "session_id", "r1"]].to_csv(tmp_path / "r.tsv", sep="\t", index=False)
-    frame.drop(columns=["r1", "r1_low", "r2"]).to_csv(tmp_path / "s.tsv", sep="\t", index=False)
-    arguments = ["change", str(tmp_path / "r.tsv"), "--participants", str(tmp_path / "s.tsv"), "--json"]
+    frame[["participant_id", "session_id", "r1"]].to_csv(
+        tmp_path / "r.tsv", sep="\t", index=False
+    )
+    frame.drop(columns=["r1", "r1_low", "r2"]).to_csv(
+        tmp_path / "s.tsv", sep="\t", index=False
+    )
+    arguments = [
+        "change",
+        str(tmp_path / "r.tsv"),
+        "--participants",
+        str(tmp_path / "s.tsv"),
+        "--json",
+    ]
     arguments += ["--out", str(tmp_path / "out")]
     groups = ["--group", "diagnosis", "--controls", "CN", "--covariates", "age,sex"]
     done = CliRunner().invoke(app, [*arguments, *groups])
@@ -116,18 +168,40 @@ def test_groups_are_compared_and_earlier_tables_removed(tmp_path: Path) -> None:
 def test_tables_are_joined_by_id_and_written_with_dictionaries(tmp_path: Path) -> None:
     indices, outcomes = make_outcomes(100)
     second = indices.assign(session_id="ses-10", r1=0.5)
-    pd.concat([second, indices.assign(session_id="ses-2")]).to_csv(tmp_path / "r.tsv", sep="\t", index=False)
-    outcomes.sample(frac=1, random_state=0).to_csv(tmp_path / "o.tsv", sep="\t", index=False)
+    pd.concat([second, indices.assign(session_id="ses-2")]).to_csv(
+        tmp_path / "r.tsv", sep="\t", index=False
+    )
+    outcomes.sample(frac=1, random_state=0).to_csv(
+        tmp_path / "o.tsv", sep="\t", index=False
+    )
     rng = np.random.default_rng(0)
-    volumes = pd.DataFrame(rng.normal(1000, 50, (len(indices), 4)), columns=[f"region{k}" for k in range(4)])
+    volumes = pd.DataFrame(
+        rng.normal(1000, 50, (len(indices), 4)),
+        columns=[f"region{k}" for k in range(4)],
+    )
     volumes.insert(0, "participant_id", indices["participant_id"])
     volumes.sample(frac=1, random_state=1).to_csv(tmp_path / "v.csv", index=False)
-    arguments = ["predict", str(tmp_path / "r.tsv"), str(tmp_path / "o.tsv"), "--event", "converted"]
-    arguments += ["--covariates", "age,sex", "--regions", str(tmp_path / "v.csv"), "--out", str(tmp_path / "out")]
+    arguments = [
+        "predict",
+        str(tmp_path / "r.tsv"),
+        str(tmp_path / "o.tsv"),
+        "--event",
+        "converted",
+    ]
+    arguments += [
+        "--covariates",
+        "age,sex",
+        "--regions",
+        str(tmp_path / "v.csv"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     done = CliRunner().invoke(app, [*arguments, "--time", "years", "--json"])
     assert done.exit_code == 0, done.output
     value = json.loads(done.stdout)
-    expected = predict_outcome(indices, outcomes, event="converted", time="years", covariates=["age", "sex"])
+    expected = predict_outcome(
+        indices, outcomes, event="converted", time="years", covariates=["age", "sex"]
+    )
     coefficients = [row["coefficient"] for row in value["effects"]]
     np.testing.assert_allclose(coefficients, expected.effects["coefficient"], atol=1e-8)
     assert [row["predictors"] for row in value["concordance"]] == [
@@ -152,17 +226,36 @@ def test_shuffled_rows_give_the_same_figures(tmp_path: Path) -> None:
     outcomes.to_csv(tmp_path / "o.tsv", sep="\t", index=False)
     concordance = []
     for seed in (0, 1):
-        indices.sample(frac=1, random_state=seed).to_csv(tmp_path / "r.tsv", sep="\t", index=False)
-        arguments = ["predict", str(tmp_path / "r.tsv"), str(tmp_path / "o.tsv"), "--event", "converted"]
-        arguments += ["--time", "years", "--covariates", "age,sex", "--out", str(tmp_path / "out")]
+        indices.sample(frac=1, random_state=seed).to_csv(
+            tmp_path / "r.tsv", sep="\t", index=False
+        )
+        arguments = [
+            "predict",
+            str(tmp_path / "r.tsv"),
+            str(tmp_path / "o.tsv"),
+            "--event",
+            "converted",
+        ]
+        arguments += [
+            "--time",
+            "years",
+            "--covariates",
+            "age,sex",
+            "--out",
+            str(tmp_path / "out"),
+        ]
         done = CliRunner().invoke(app, arguments)
         assert done.exit_code == 0, done.output
         concordance.append((tmp_path / "out" / "outcome_concordance.tsv").read_text())
     assert concordance[0] == concordance[1]
 
 
-def test_head_size_in_mm3_and_a_rare_category_do_not_stop_the_regression(tmp_path: Path) -> None:
-    """The regression of covariates as they are in tables was said to be collinear, and gave no numbers."""
+def test_head_size_in_mm3_and_a_rare_category_do_not_stop_the_regression(
+    tmp_path: Path,
+) -> None:
+    """The regression of covariates as they are in tables was said to be collinear, and
+    gave no numbers.
+    """
     rng = np.random.default_rng(1)
     indices, outcomes = make_outcomes(180)
     outcomes["icv"] = rng.normal(1.5e6, 1.2e5, 180)
@@ -171,13 +264,29 @@ def test_head_size_in_mm3_and_a_rare_category_do_not_stop_the_regression(tmp_pat
         outcomes.loc[174:, "converted"] = [n_events, 0, 0, 0, 0, 0]
         outcomes.to_csv(tmp_path / "o.tsv", sep="\t", index=False)
         indices.to_csv(tmp_path / "r.tsv", sep="\t", index=False)
-        arguments = ["predict", str(tmp_path / "r.tsv"), str(tmp_path / "o.tsv"), "--event", "converted"]
-        arguments += ["--covariates", "age,sex,icv,scanner", "--out", str(tmp_path / "out"), "--json"]
+        arguments = [
+            "predict",
+            str(tmp_path / "r.tsv"),
+            str(tmp_path / "o.tsv"),
+            "--event",
+            "converted",
+        ]
+        arguments += [
+            "--covariates",
+            "age,sex,icv,scanner",
+            "--out",
+            str(tmp_path / "out"),
+            "--json",
+        ]
         for time in ([], ["--time", "years"]):
             done = CliRunner().invoke(app, [*arguments, *time])
             assert done.exit_code == 0, done.output
             effects = json.loads(done.stdout)["effects"]
-            assert all(row["ratio"] is not None and 0 < row["error"] < 1 for row in effects)
             assert all(
-                ("1 column of the covariates has no finite effect" in row["note"]) == (not n_events) for row in effects
+                row["ratio"] is not None and 0 < row["error"] < 1 for row in effects
+            )
+            assert all(
+                ("1 column of the covariates has no finite effect" in row["note"])
+                == (not n_events)
+                for row in effects
             )

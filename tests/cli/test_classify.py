@@ -21,14 +21,29 @@ def folder(tmp_path: Path) -> Path:
     simulated = simulate_few_regions("tiny", 0)
     cohort = replace(simulated.cohort, volumes=simulated.cohort.volumes.iloc[:, :8])
     write_cohort(replace(simulated, cohort=cohort), tmp_path)
-    indices = cohort.people[["participant_id"]].assign(r1=cohort.volumes.iloc[:, 0] / 1e3)
+    indices = cohort.people[["participant_id"]].assign(
+        r1=cohort.volumes.iloc[:, 0] / 1e3
+    )
     indices.to_csv(tmp_path / "r.tsv", sep="\t", index=False)
     return tmp_path
 
 
 def classify(folder: Path, indices: Path, *options: str, repeats: int = 1) -> Result:
-    arguments = ["classify", str(indices), str(folder / "volumes.csv"), "--repeats", str(repeats), "--workers", "1"]
-    arguments += ["--participants", str(folder / "participants.tsv"), "--group", "group"]
+    arguments = [
+        "classify",
+        str(indices),
+        str(folder / "volumes.csv"),
+        "--repeats",
+        str(repeats),
+        "--workers",
+        "1",
+    ]
+    arguments += [
+        "--participants",
+        str(folder / "participants.tsv"),
+        "--group",
+        "group",
+    ]
     done = CliRunner().invoke(app, [*arguments, "--out", str(folder / "out"), *options])
     assert done.exit_code == 0, done.output
     return done
@@ -41,7 +56,9 @@ def test_summary_has_the_mean_of_the_splits(folder: Path) -> None:
     assert rows["regions"]["n_features"] == 8
     assert rows["R-indices minus regions"]["n_features"] is None
     written = pd.read_csv(folder / "out/classification.tsv", sep="\t")
-    assert rows["regions"]["auc"] == pytest.approx(written.loc[written["features"] == "regions", "auc"].mean())
+    assert rows["regions"]["auc"] == pytest.approx(
+        written.loc[written["features"] == "regions", "auc"].mean()
+    )
 
 
 def test_shuffled_rows_give_the_same_figures(folder: Path) -> None:
@@ -49,7 +66,9 @@ def test_shuffled_rows_give_the_same_figures(folder: Path) -> None:
     figures = []
     for seed in (0, 1):
         for name, separator in (("r.tsv", "\t"), ("volumes.csv", ",")):
-            table = pd.read_csv(folder / name, sep=separator).sample(frac=1, random_state=seed)
+            table = pd.read_csv(folder / name, sep=separator).sample(
+                frac=1, random_state=seed
+            )
             table.to_csv(folder / name, sep=separator, index=False)
         classify(folder, folder / "r.tsv", "--covariates", "age,sex")
         figures.append((folder / "out/classification.tsv").read_text())
@@ -57,19 +76,42 @@ def test_shuffled_rows_give_the_same_figures(folder: Path) -> None:
 
 
 def test_visits_of_a_person_are_not_in_training_and_test(folder: Path) -> None:
-    """Nearly equal scans of one person would tell the label of each other: regions had an AUC of 0.99 by chance."""
+    """Nearly equal scans of one person would tell the label of each other: regions had
+    an AUC of 0.99 by chance.
+    """
     rng = np.random.default_rng(0)
-    ids, labels = [f"s{k}" for k in range(60)], rng.permutation(["control", "patient"] * 30)
+    ids, labels = (
+        [f"s{k}" for k in range(60)],
+        rng.permutation(["control", "patient"] * 30),
+    )
     values = rng.normal(1000.0, 100.0, (60, 12))
     tables = []
     for session in ("1", "2", "3"):
-        table = pd.DataFrame(values + rng.normal(0.0, 1.0, values.shape)).add_prefix("region")
-        tables.append(table.assign(participant_id=ids, session_id=session, group=labels, r1=rng.random(60)))
+        table = pd.DataFrame(values + rng.normal(0.0, 1.0, values.shape)).add_prefix(
+            "region"
+        )
+        tables.append(
+            table.assign(
+                participant_id=ids, session_id=session, group=labels, r1=rng.random(60)
+            )
+        )
     visits = pd.concat(tables)
     visits.drop(columns="r1").to_csv(folder / "visits.csv", index=False)
-    visits[["participant_id", "session_id", "group", "r1"]].to_csv(folder / "r.tsv", sep="\t", index=False)
-    arguments = ["classify", str(folder / "r.tsv"), str(folder / "visits.csv"), "--group", "group", "--workers", "1"]
-    done = CliRunner().invoke(app, [*arguments, "--repeats", "3", "--out", str(folder / "out"), "--json"])
+    visits[["participant_id", "session_id", "group", "r1"]].to_csv(
+        folder / "r.tsv", sep="\t", index=False
+    )
+    arguments = [
+        "classify",
+        str(folder / "r.tsv"),
+        str(folder / "visits.csv"),
+        "--group",
+        "group",
+        "--workers",
+        "1",
+    ]
+    done = CliRunner().invoke(
+        app, [*arguments, "--repeats", "3", "--out", str(folder / "out"), "--json"]
+    )
     assert done.exit_code == 0, done.output
     rows = {row["features"]: row for row in json.loads(done.stdout)["results"]}
     assert (rows["regions"]["n_controls"], rows["regions"]["n_patients"]) == (30, 30)
@@ -84,9 +126,11 @@ def test_the_output_says_what_was_compared(folder: Path) -> None:
         (half / name).write_bytes((folder / "r.tsv").read_bytes())
     adjusted = classify(folder, half, "--covariates", "age,sex").output
     regions = "8 regions adjusted for age, sex on the training controls of each split"
-    assert f"Compared: R-indices by members that have not seen the person, and {regions}" in adjusted
+    assert f"Compared: cross-fitted or held-out R-indices, and {regions}" in adjusted
     assert "too high" not in adjusted
-    (half / "study.toml").write_text('[data]\nvolumes = "v.csv"\ncovariates = ["age"]\n')
+    (half / "study.toml").write_text(
+        '[data]\nvolumes = "v.csv"\ncovariates = ["age"]\n'
+    )
     own = classify(folder, half / "r_indices.tsv").output
     assert "regions adjusted for age on" in own
     assert "too high" not in own  # the R-indices of fit are cross-fitted

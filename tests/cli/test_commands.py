@@ -19,10 +19,21 @@ def invoke(*arguments: str) -> Result:
 
 def test_simulate_keeps_the_sites_of_the_table(tmp_path: Path, shared: Path) -> None:
     table = str(shared / "fcon1000/fcon1000.csv")
-    done = invoke("simulate", "--controls", table, "--site", "site", "--out", str(tmp_path), "--json")
+    done = invoke(
+        "simulate",
+        "--controls",
+        table,
+        "--site",
+        "site",
+        "--out",
+        str(tmp_path),
+        "--json",
+    )
     value = json.loads(done.stdout)
     assert (value["people"], value["patterns"]) == (1076, 3)
-    assert "site" in (tmp_path / "participants.tsv").read_text().splitlines()[0].split("\t")
+    assert "site" in (tmp_path / "participants.tsv").read_text().splitlines()[0].split(
+        "\t"
+    )
 
 
 def test_simulate_names_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -34,8 +45,13 @@ def test_simulate_names_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_simulate_asks_who_is_healthy(tmp_path: Path) -> None:
-    frame = participants_of(muse_volumes()).assign(diagnosis=["CN", "MCI", "AD", "CN"] * 10)
-    table, participants = write_table(muse_volumes(), tmp_path / "v.csv"), write_table(frame, tmp_path / "p.csv")
+    frame = participants_of(muse_volumes()).assign(
+        diagnosis=["CN", "MCI", "AD", "CN"] * 10
+    )
+    table, participants = (
+        write_table(muse_volumes(), tmp_path / "v.csv"),
+        write_table(frame, tmp_path / "p.csv"),
+    )
     arguments = [
         "simulate",
         "--controls",
@@ -48,5 +64,7 @@ def test_simulate_asks_who_is_healthy(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, arguments)
     assert isinstance(done.exception, rindices.RindicesError)
     assert "--label" in str(done.exception)
-    done = CliRunner().invoke(app, [*arguments, "--group", "diagnosis", "--label", "CN", "--json"])
+    done = CliRunner().invoke(
+        app, [*arguments, "--group", "diagnosis", "--label", "CN", "--json"]
+    )
     assert '"people": 20' in done.stdout

@@ -20,7 +20,9 @@ def show(path: Path, *options: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.safetensors")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(FIXTURES.glob("*.safetensors")), ids=lambda path: path.stem
+)
 def test_json_has_the_needs_and_the_card(path: Path) -> None:
     model, shown = ri.load(path), json.loads(show(path, "--json"))
     assert shown["regions"] == list(model.regions)
@@ -36,13 +38,18 @@ def test_json_has_the_needs_and_the_card(path: Path) -> None:
 def test_text_names_what_is_known() -> None:
     text = show(FIXTURES / "contrastive.safetensors")
     trained_on = ri.load(FIXTURES / "contrastive.safetensors").card.trained_on
-    assert f"{trained_on['controls']} controls and {trained_on['patients']} patients" in text
+    assert (
+        f"{trained_on['controls']} controls and {trained_on['patients']} patients"
+        in text
+    )
     assert "contrastive, seed 0" in text
     assert "90 %, from simulated truth" in text
 
 
 def test_text_says_what_a_model_lacks(tmp_path: Path) -> None:
-    model = replace(ri.load(FIXTURES / "contrastive.safetensors"), intervals=None, training=None)
+    model = replace(
+        ri.load(FIXTURES / "contrastive.safetensors"), intervals=None, training=None
+    )
     model.save(tmp_path / "m.safetensors")
     text = show(tmp_path / "m.safetensors")
     assert "none: the error of this model was not measured" in text
@@ -52,15 +59,39 @@ def test_text_says_what_a_model_lacks(tmp_path: Path) -> None:
 def test_an_imported_model_has_its_origin() -> None:
     from rindices.cli.model import _describe_method
 
-    card = ModelCard(method=MethodRecord("published", {"package": "SurrealGAN 0.1.1", "epoch": 15000}))
+    card = ModelCard(
+        method=MethodRecord(
+            "published", {"package": "SurrealGAN 0.1.1", "epoch": 15000}
+        )
+    )
     assert _describe_method(card) == "imported from SurrealGAN 0.1.1, epoch 15,000"
-    assert _describe_method(ModelCard(method=MethodRecord("published", {}))) == "imported from unknown, epoch unknown"
+    assert (
+        _describe_method(ModelCard(method=MethodRecord("published", {})))
+        == "imported from unknown, epoch unknown"
+    )
 
 
 def test_import_asks_for_a_name_or_regions(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["model", "import", "x.saved_model", "--out", str(tmp_path / "m.safetensors")])
+    done = CliRunner().invoke(
+        app,
+        ["model", "import", "x.saved_model", "--out", str(tmp_path / "m.safetensors")],
+    )
     assert done.exit_code == 2
     message = " ".join(done.stderr.replace("│", " ").split())
-    assert "give --as ad_2rindices or --as brain_aging_5rindices for a published model, or --regions FILE" in message
-    done = CliRunner().invoke(app, ["model", "import", "x", "--as", "ad_2rindices", "--out", str(tmp_path / "m.pt")])
+    assert (
+        "give --as ad_2rindices or --as brain_aging_5rindices for a published model, or --regions FILE"
+        in message
+    )
+    done = CliRunner().invoke(
+        app,
+        [
+            "model",
+            "import",
+            "x",
+            "--as",
+            "ad_2rindices",
+            "--out",
+            str(tmp_path / "m.pt"),
+        ],
+    )
     assert done.exit_code == 2

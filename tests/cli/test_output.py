@@ -1,4 +1,6 @@
-"""Results replace older files atomically, and an --out that cannot be written gives one line and an exit code."""
+"""Results replace older files atomically, and an --out that cannot be written gives one
+line and an exit code.
+"""
 
 import os
 import sys
@@ -30,12 +32,23 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     simulated = simulate_few_regions("tiny", 0)
     cohort = replace(simulated.cohort, volumes=simulated.cohort.volumes.iloc[:, :8])
     write_cohort(replace(simulated, cohort=cohort), folder)
-    cohort.people.assign(r1=cohort.volumes.iloc[:, 0] / 4e3).to_csv(folder / "r.tsv", sep="\t", index=False)
+    cohort.people.assign(r1=cohort.volumes.iloc[:, 0] / 4e3).to_csv(
+        folder / "r.tsv", sep="\t", index=False
+    )
     make_visits(6, 3)[0].to_csv(folder / "visits.tsv", sep="\t", index=False)
-    tables = [str(folder / "r.tsv"), str(folder / "volumes.csv"), "--participants", str(folder / "participants.tsv")]
+    tables = [
+        str(folder / "r.tsv"),
+        str(folder / "volumes.csv"),
+        "--participants",
+        str(folder / "participants.tsv"),
+    ]
     return {
         "simulate": ["simulate", "--task", "tiny"],
-        "associate": ["associate", str(folder / "r.tsv"), str(folder / "participants.tsv")],
+        "associate": [
+            "associate",
+            str(folder / "r.tsv"),
+            str(folder / "participants.tsv"),
+        ],
         "compare": ["compare", *tables],
         "classify": ["classify", *tables, "--repeats", "1", "--workers", "1"],
         "change": ["change", str(folder / "visits.tsv")],
@@ -64,7 +77,9 @@ def call(monkeypatch: pytest.MonkeyPatch, arguments: list[str], out: Path) -> in
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("kind", ["a file", "below a file", "file name taken by a folder"])
+@pytest.mark.parametrize(
+    "kind", ["a file", "below a file", "file name taken by a folder"]
+)
 def test_unwritable_out_is_one_line(
     name: str,
     kind: str,
@@ -74,11 +89,17 @@ def test_unwritable_out_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "file").write_text("")
-    out = {"a file": tmp_path / "file", "below a file": tmp_path / "file" / "x"}.get(kind, tmp_path / "out")
+    out = {"a file": tmp_path / "file", "below a file": tmp_path / "file" / "x"}.get(
+        kind, tmp_path / "out"
+    )
     if kind.startswith("file name"):
         (out / FILES[name][-1]).mkdir(parents=True)
     code = call(monkeypatch, commands[name], out)
-    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
+    errors = [
+        line
+        for line in capsys.readouterr().err.splitlines()
+        if line.startswith("error:")
+    ]
     assert code == 1
     assert len(errors) == 1
     assert str(out) in errors[0]
@@ -88,9 +109,14 @@ def test_unwritable_out_is_one_line(
 
 @pytest.mark.parametrize("name", FILES)
 def test_older_results_are_replaced_and_not_overwritten(
-    name: str, commands: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    commands: dict[str, list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A second name of an older file keeps the old content if the file is replaced by renaming."""
+    """A second name of an older file keeps the old content if the file is replaced by
+    renaming.
+    """
     out = tmp_path / "out"
     out.mkdir()
     for file in FILES[name]:
@@ -103,7 +129,10 @@ def test_older_results_are_replaced_and_not_overwritten(
 
 
 def test_a_failed_figure_leaves_the_older_one(
-    commands: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    commands: dict[str, list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fail(self: object, path: Path, **options: object) -> None:
         Path(path).write_text("half")

@@ -21,7 +21,9 @@ def run(*words: object) -> Result:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table, the same with a wrong cell and a row that fails, the same with both empty, and a study of the first."""
+    """A table, the same with a wrong cell and a row that fails, the same with both
+    empty, and a study of the first.
+    """
     folder = tmp_path_factory.mktemp("wrong")
     write_cohort(simulate_few_regions("small", seed=3), folder)
     table = pd.read_csv(folder / "volumes.csv", index_col=0)
@@ -52,17 +54,31 @@ def test_check_names_the_cell_and_the_row(folder: Path) -> None:
     result = run("check", folder / "wrong.csv", *words)
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())
-    assert "1 measurement of 1 participant does not fit the other regions of the same participant" in text
-    assert f"of {table.index[4]} ({float(f'{table.iloc[4, 6]:.4g}'):,.10g}, expected" in text
-    assert f"regions of 1 person do not fit together: {table.index[200]}; nothing is learnt from them" in text
+    assert (
+        "1 measurement of 1 participant does not fit the other regions of the same participant"
+        in text
+    )
+    assert (
+        f"of {table.index[4]} ({float(f'{table.iloc[4, 6]:.4g}'):,.10g}, expected"
+        in text
+    )
+    assert (
+        f"regions of 1 person do not fit together: {table.index[200]}; nothing is learnt from them"
+        in text
+    )
     assert "do not fit" not in run("check", folder / "volumes.csv", *words).output
-    assert "not fit" not in run("check", folder / "wrong.csv", *words, "--on-outlier", "keep").output
+    assert (
+        "not fit"
+        not in run("check", folder / "wrong.csv", *words, "--on-outlier", "keep").output
+    )
     refused = run("check", folder / "wrong.csv", *words, "--on-outlier", "error")
     assert refused.exit_code == 1
     assert "not ready" in refused.output
 
 
-def test_fit_treats_wrong_cells_as_missing_and_writes_them(folder: Path, tmp_path: Path) -> None:
+def test_fit_treats_wrong_cells_as_missing_and_writes_them(
+    folder: Path, tmp_path: Path
+) -> None:
     words = ["--participants", folder / "participants.tsv", *OPTIONS, *FIT]
     fitted = run("fit", folder / "wrong.csv", *words, "--out", tmp_path / "wrong")
     assert fitted.exit_code == 0, fitted.output
@@ -70,7 +86,10 @@ def test_fit_treats_wrong_cells_as_missing_and_writes_them(folder: Path, tmp_pat
     cells = pd.read_csv(tmp_path / "wrong" / "wrong_cells.tsv", sep="\t")
     assert cells.columns.tolist() == ["participant_id", "region", "value", "expected"]
     cell = cells[cells.participant_id == table.index[4]].iloc[0]
-    assert (cell["region"], cell["value"]) == ("MUSE_116", pytest.approx(table.iloc[4, 6]))
+    assert (cell["region"], cell["value"]) == (
+        "MUSE_116",
+        pytest.approx(table.iloc[4, 6]),
+    )
     assert cell["expected"] == pytest.approx(table.iloc[4, 6] / 5, rel=0.5)
     assert not (folder / "study" / "wrong_cells.tsv").exists()
     wrong, clean = (
@@ -79,13 +98,27 @@ def test_fit_treats_wrong_cells_as_missing_and_writes_them(folder: Path, tmp_pat
     )
     assert run("report", tmp_path / "wrong").exit_code == 0
     page = (tmp_path / "wrong" / "report.html").read_text("utf-8")
-    assert f"{len(cells)} measurements of {cells['participant_id'].nunique()} participants do not fit" in page
+    assert (
+        f"{len(cells)} measurements of {cells['participant_id'].nunique()} participants: "
+        in page
+    )
+    assert "They do not fit the other regions of the same participant" in page
     assert f"The 14 of {cells['region'].nunique()} regions with most of them" in page
     assert table.index[4] not in page
     others = ~np.isin(np.arange(len(clean)), [200])
     assert len(wrong) == len(clean)
-    assert np.corrcoef(wrong[others], clean[others])[0, 1] > 0.999  # members have other folds
-    refused = run("fit", folder / "wrong.csv", *words, "--on-outlier", "error", "--out", tmp_path / "error")
+    assert (
+        np.corrcoef(wrong[others], clean[others])[0, 1] > 0.999
+    )  # members have other folds
+    refused = run(
+        "fit",
+        folder / "wrong.csv",
+        *words,
+        "--on-outlier",
+        "error",
+        "--out",
+        tmp_path / "error",
+    )
     assert refused.exit_code == 1
     assert "treat them as missing: --on-outlier model" in str(refused.exception)
     again = run("fit", folder / "volumes.csv", *words, "--out", tmp_path / "wrong")
@@ -93,24 +126,65 @@ def test_fit_treats_wrong_cells_as_missing_and_writes_them(folder: Path, tmp_pat
     assert not (tmp_path / "wrong" / "wrong_cells.tsv").exists()
 
 
-def test_apply_treats_wrong_cells_as_missing_and_keeps_failed_rows(folder: Path, tmp_path: Path) -> None:
+def test_apply_treats_wrong_cells_as_missing_and_keeps_failed_rows(
+    folder: Path, tmp_path: Path
+) -> None:
     people = ["--participants", folder / "participants.tsv"]
     model, columns = folder / "study" / "model.safetensors", ["r1", "r1_low", "r1_high"]
     tables = {}
-    for name, options in {"volumes": [], "wrong": [], "empty": [], "keep": ["--on-outlier", "keep"]}.items():
+    for name, options in {
+        "volumes": [],
+        "wrong": [],
+        "empty": [],
+        "keep": ["--on-outlier", "keep"],
+    }.items():
         source = folder / f"{'wrong' if name == 'keep' else name}.csv"
-        result = run("apply", model, source, *people, *options, "--out", tmp_path / f"{name}.tsv", "--workers", 1)
+        result = run(
+            "apply",
+            model,
+            source,
+            *people,
+            *options,
+            "--out",
+            tmp_path / f"{name}.tsv",
+            "--workers",
+            1,
+        )
         assert result.exit_code == 0, result.output
         assert ("not fit the other regions" in result.output) == (name == "wrong")
         tables[name] = pd.read_csv(tmp_path / f"{name}.tsv", sep="\t", index_col=0)
     person, failed = tables["volumes"].index[[4, 200]]
-    pd.testing.assert_series_equal(tables["wrong"].loc[person, columns], tables["empty"].loc[person, columns])
-    clean, kept, emptied = (tables[name].loc[person, "r1"] for name in ("volumes", "keep", "wrong"))
+    pd.testing.assert_series_equal(
+        tables["wrong"].loc[person, columns], tables["empty"].loc[person, columns]
+    )
+    clean, kept, emptied = (
+        tables[name].loc[person, "r1"] for name in ("volumes", "keep", "wrong")
+    )
     assert abs(emptied - clean) < 0.5 * abs(kept - clean)
     assert tables["wrong"].loc[failed, "novel"]
     others = tables["volumes"].index.difference([person, failed])
-    pd.testing.assert_frame_equal(tables["wrong"].loc[others, columns], tables["volumes"].loc[others, columns])
-    refused = run("apply", model, folder / "wrong.csv", *people, "--on-outlier", "error", "--out", tmp_path / "e.tsv")
+    pd.testing.assert_frame_equal(
+        tables["wrong"].loc[others, columns], tables["volumes"].loc[others, columns]
+    )
+    refused = run(
+        "apply",
+        model,
+        folder / "wrong.csv",
+        *people,
+        "--on-outlier",
+        "error",
+        "--out",
+        tmp_path / "e.tsv",
+    )
     assert refused.exit_code == 1
-    unknown = run("apply", model, folder / "wrong.csv", *people, "--on-outlier", "what", "--out", tmp_path / "e.tsv")
+    unknown = run(
+        "apply",
+        model,
+        folder / "wrong.csv",
+        *people,
+        "--on-outlier",
+        "what",
+        "--out",
+        tmp_path / "e.tsv",
+    )
     assert "give model, keep or error" in unknown.output

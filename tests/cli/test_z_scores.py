@@ -1,4 +1,6 @@
-"""Tables of normative models are fitted as they are: no covariates, no second adjustment."""
+"""Tables of normative models are fitted as they are: no covariates, no second
+adjustment.
+"""
 
 import json
 from pathlib import Path
@@ -19,8 +21,12 @@ Z = np.random.default_rng(0).normal(size=(N, 2 * len(PARCELS)))
 Z[N // 2 :, :4] -= 2.0
 
 
-def make_z_table(measure: str = "volume", id_column: str = "observations") -> pd.DataFrame:
-    """Return z-scores as PCNtoolkit writes them: a column of ids, and one column per response variable."""
+def make_z_table(
+    measure: str = "volume", id_column: str = "observations"
+) -> pd.DataFrame:
+    """Return z-scores as PCNtoolkit writes them: a column of ids, and one column per
+    response variable.
+    """
     names = [f"{side}_{name}_{measure}" for side in ("lh", "rh") for name in PARCELS]
     return pd.DataFrame({id_column: IDS, **dict(zip(names, Z.T, strict=True))})
 
@@ -33,32 +39,49 @@ def people(tmp_path: Path) -> list[str]:
     return ["--participants", str(path), "--group", "group"]
 
 
-def run_check(frame: pd.DataFrame, folder: Path, *options: str) -> tuple[int, dict[str, object], str]:
+def run_check(
+    frame: pd.DataFrame, folder: Path, *options: str
+) -> tuple[int, dict[str, object], str]:
     path = write_table(frame, folder / "Z_test.csv")
     outcome = CliRunner().invoke(app, ["check", str(path), *options, "--json"])
     values = json.loads(outcome.stdout)
-    return outcome.exit_code, values, "\n".join(f"{p['what']}. {p['cure']}" for p in values["problems"])
+    return (
+        outcome.exit_code,
+        values,
+        "\n".join(f"{p['what']}. {p['cure']}" for p in values["problems"]),
+    )
 
 
 @pytest.mark.parametrize("id_column", ["observations", "subject_ids", "subjects"])
-def test_z_scores_of_pcntoolkit_are_ready_without_covariates(tmp_path: Path, people: list[str], id_column: str) -> None:
-    code, values, problems = run_check(make_z_table(id_column=id_column), tmp_path, *people, "--covariates", "none")
+def test_z_scores_of_pcntoolkit_are_ready_without_covariates(
+    tmp_path: Path, people: list[str], id_column: str
+) -> None:
+    code, values, problems = run_check(
+        make_z_table(id_column=id_column), tmp_path, *people, "--covariates", "none"
+    )
     assert code == 0, problems
     assert (values["unit"], values["regions"]) == ("standardised", 2 * len(PARCELS))
     assert "look standardised already" in problems
     assert "adjusted for" not in problems
 
 
-def test_z_scores_of_volumes_and_thickness_side_by_side(tmp_path: Path, people: list[str]) -> None:
+def test_z_scores_of_volumes_and_thickness_side_by_side(
+    tmp_path: Path, people: list[str]
+) -> None:
     both = make_z_table().merge(make_z_table("thickness"), on="observations")
     code, values, problems = run_check(both, tmp_path, *people)
     assert (code, values["unit"]) == (0, "standardised"), problems
 
 
 def test_a_second_adjustment_is_named(tmp_path: Path, people: list[str]) -> None:
-    code, _, problems = run_check(make_z_table(), tmp_path, *people, "--covariates", "age")
+    code, _, problems = run_check(
+        make_z_table(), tmp_path, *people, "--covariates", "age"
+    )
     assert code == 0
-    assert "standardised values are adjusted for age. If a normative model has removed this already" in problems
+    assert (
+        "standardised values are adjusted for age. If a normative model has removed this already"
+        in problems
+    )
 
 
 @pytest.mark.parametrize("top", [1.0, 100.0])

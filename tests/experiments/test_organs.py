@@ -1,4 +1,6 @@
-"""The task of heart and blood: signed and skewed features, an exact oracle, and a learner that comes close to it."""
+"""The task of heart and blood: signed and skewed features, an exact oracle, and a
+learner that comes close to it.
+"""
 
 import numpy as np
 
@@ -19,7 +21,9 @@ from rindices.selection.agreement import pattern_c_index
 def test_latents_are_recovered_from_features() -> None:
     latents, covariates = load_organ_reference().draw(50, np.random.default_rng(0))
     features = express_features(latents.to_numpy())
-    np.testing.assert_allclose(recover_logs(features), np.log(latents.to_numpy()), atol=1e-12)
+    np.testing.assert_allclose(
+        recover_logs(features), np.log(latents.to_numpy()), atol=1e-12
+    )
     assert list(covariates) == ["age", "sex"]
 
 
@@ -30,7 +34,9 @@ def test_features_are_signed_skewed_and_of_different_scales() -> None:
     assert (values.max() < 0).any()
     assert values.std().max() / values.std().min() > 1000
     assert (values.skew() > 1).sum() >= 8
-    assert set(" ".join(PATTERNS["organs"]).split()) <= {feature.name for feature in list_features()}
+    assert set(" ".join(PATTERNS["organs"]).split()) <= {
+        feature.name for feature in list_features()
+    }
 
 
 def test_patterns_are_written_as_changes_of_features() -> None:
@@ -42,9 +48,15 @@ def test_patterns_are_written_as_changes_of_features() -> None:
 
 def test_a_learner_on_logarithms_of_skewed_features_is_close_to_the_oracle() -> None:
     simulated = simulate_cohort("organs", 0)
-    oracle = compute_oracle_severities(simulated, TASKS["organs"], adjusted=True, n_levels=7)
+    oracle = compute_oracle_severities(
+        simulated, TASKS["organs"], adjusted=True, n_levels=7
+    )
     case = get_suite_tasks("stress", adjusted=True)["organs"](0)
-    inferred = ContrastiveICA(n_patterns=3).fit(case.X, case.y).transform(case.X[case.y == 1])
-    limit, score = (pattern_c_index(simulated.truth, values).mean for values in (oracle, inferred))
+    inferred = (
+        ContrastiveICA(n_patterns=3).fit(case.X, case.y).transform(case.X[case.y == 1])
+    )
+    limit, score = (
+        pattern_c_index(simulated.truth, values).mean for values in (oracle, inferred)
+    )
     assert limit > 0.88
     assert score > limit - 0.02

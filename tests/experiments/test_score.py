@@ -8,8 +8,16 @@ import pytest
 from rindices.errors import InputError, TableError
 from rindices.experiments.simulate import score_tables
 
-TRUTH = pd.DataFrame({"participant_id": list("abcd"), "s1": [0.1, 0.2, 0.3, 0.4], "s2": [0.4, 0.1, 0.3, 0.2]})
-INDICES = pd.DataFrame({"participant_id": list("dcbax"), "r1": [2, 3, 1, 4, 0], "r2": [4, 3, 2, 1, 9]})
+TRUTH = pd.DataFrame(
+    {
+        "participant_id": list("abcd"),
+        "s1": [0.1, 0.2, 0.3, 0.4],
+        "s2": [0.4, 0.1, 0.3, 0.2],
+    }
+)
+INDICES = pd.DataFrame(
+    {"participant_id": list("dcbax"), "r1": [2, 3, 1, 4, 0], "r2": [4, 3, 2, 1, 9]}
+)
 
 
 def score(folder: Path, indices: pd.DataFrame, truth: pd.DataFrame = TRUTH) -> object:
@@ -37,10 +45,20 @@ def test_wrong_tables_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_visits_are_joined_by_session(tmp_path: Path) -> None:
     visits = pd.DataFrame(
-        {"participant_id": list("aabb"), "session_id": ["ses-1", "ses-2"] * 2, "s1": [0.1, 0.2, 0.3, 0.4]}
+        {
+            "participant_id": list("aabb"),
+            "session_id": ["ses-1", "ses-2"] * 2,
+            "s1": [0.1, 0.2, 0.3, 0.4],
+        }
     )
-    indices = visits.rename(columns={"s1": "r1"}).iloc[[3, 1, 0]]  # a visit without an R-index
+    indices = visits.rename(columns={"s1": "r1"}).iloc[
+        [3, 1, 0]
+    ]  # a visit without an R-index
     result = score(tmp_path, indices, visits)
     assert (result.pattern_c_index, result.people) == (1.0, 3)  # type: ignore[attr-defined]
     with pytest.raises(TableError, match=r"more than once in t\.tsv: a, b"):
-        score(tmp_path, indices.drop(columns="session_id").drop_duplicates("participant_id"), visits)
+        score(
+            tmp_path,
+            indices.drop(columns="session_id").drop_duplicates("participant_id"),
+            visits,
+        )

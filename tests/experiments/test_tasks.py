@@ -17,13 +17,21 @@ def test_patterns_have_the_sizes_and_overlaps_of_table_5() -> None:
     assert count_shared_regions("basic") == [4, 4, 4]
     assert count_shared_regions("overlap") == [8, 8, 8]
     assert count_shared_regions("scarce") == [0, 0, 0]
-    scarce = [{region_label(name)[:-2] for name in pattern} for pattern in TASKS["scarce"].patterns]
+    scarce = [
+        {region_label(name)[:-2] for name in pattern}
+        for pattern in TASKS["scarce"].patterns
+    ]
     assert scarce[0] == {"Amygdala", "Hippocampus"}
 
 
 def test_small_and_null_tasks_have_their_sizes() -> None:
     small, tiny = ri.simulate_cohort("small").cohort, ri.simulate_cohort("tiny").cohort
-    assert (small.n_controls, small.n_patients, tiny.n_controls, tiny.n_patients) == (150, 200, 80, 100)
+    assert (small.n_controls, small.n_patients, tiny.n_controls, tiny.n_patients) == (
+        150,
+        200,
+        80,
+        100,
+    )
     null = ri.simulate_cohort("null")
     assert null.truth.shape == (900, 0)
 

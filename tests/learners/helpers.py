@@ -39,10 +39,12 @@ def make_cohort(seed=0, controls=120, patients=200, regions=24, rate=0.6):
 
 
 def make_hidden_subgroups(seed=0, people=300, regions=30):
-    """Patients of two crossed pairs of subgroups, hidden by larger variation that they share with the controls.
+    """Patients of two crossed pairs of subgroups, hidden by larger variation that they
+    share with the controls.
 
-    This is the design of the simulated example of contrastive PCA (Abid et al. 2018), with correlated regions.
-    Returns people, labels and the subgroups (patients, 2) as -1 and 1.
+    This is the design of the simulated example of contrastive PCA (Abid et al. 2018),
+    with correlated regions. Returns people, labels and the subgroups (patients, 2) as
+    -1 and 1.
     """
     rng = np.random.default_rng(seed)
     shared = rng.normal(size=(2 * people, 3)) @ rng.normal(size=(3, regions)) * 3
@@ -55,7 +57,9 @@ def make_hidden_subgroups(seed=0, people=300, regions=30):
 
 
 class LinearCohort:
-    """Controls e, patients D s + e with two overlapping sparse patterns and uniform severities."""
+    """Controls e, patients D s + e with two overlapping sparse patterns and uniform
+    severities.
+    """
 
     def __init__(self, controls=80, patients=300, regions=40, correlation=0.0, seed=0):
         rng = np.random.default_rng(seed)
@@ -65,9 +69,13 @@ class LinearCohort:
         self.patterns = np.zeros((regions, 2))
         self.patterns[:12, 0], self.patterns[8:20, 1] = -2.5, -2.5
         normals = rng.normal(size=(patients, 2))
-        normals[:, 1] = correlation * normals[:, 0] + np.sqrt(1 - correlation**2) * normals[:, 1]
+        normals[:, 1] = (
+            correlation * normals[:, 0] + np.sqrt(1 - correlation**2) * normals[:, 1]
+        )
         self.z = normals.argsort(axis=0).argsort(axis=0) / patients
         self.controls = rng.normal(size=(controls, regions)) @ root.T
-        self.patients = self.z @ self.patterns.T + rng.normal(size=(patients, regions)) @ root.T
+        self.patients = (
+            self.z @ self.patterns.T + rng.normal(size=(patients, regions)) @ root.T
+        )
         self.people = np.concatenate([self.controls, self.patients])
         self.y = np.repeat([0, 1], [controls, patients])

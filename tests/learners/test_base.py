@@ -1,6 +1,7 @@
 """The protocol of `Learner`, tested for every learner.
 
-scikit-learn's conventions, order of rows and columns, units, unseen people, few people, M = 1.
+scikit-learn's conventions, order of rows and columns, units, unseen people, few people,
+M = 1.
 """
 
 import pickle
@@ -24,7 +25,11 @@ from benchmarks.suites.baselines.decompositions import (
     OpNMFBaseline,
     SignedDecomposition,
 )
-from benchmarks.suites.baselines.normative import DeviationNMF, NormativeICA, NormativePCA
+from benchmarks.suites.baselines.normative import (
+    DeviationNMF,
+    NormativeICA,
+    NormativePCA,
+)
 from rindices.errors import InputError
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.learners.gan.estimator import SurrealGAN
@@ -46,8 +51,15 @@ LEARNERS = [
     DeviationNMF,
 ]
 PUBLIC = (ContrastiveICA, SurrealGAN)
-# twenty steps teach the networks nothing; the others use covariances alone, so one component may contrast patterns
-MEAN_NOT_LEARNT = (SurrealGAN, ContrastiveVAE, ContrastivePCA, NormativePCA, NormativeICA)
+# twenty steps teach the networks nothing; the others use covariances alone, so one
+# component may contrast patterns
+MEAN_NOT_LEARNT = (
+    SurrealGAN,
+    ContrastiveVAE,
+    ContrastivePCA,
+    NormativePCA,
+    NormativeICA,
+)
 every_learner = pytest.mark.parametrize("learner", LEARNERS)
 NOT_APPLICABLE = {
     "check_estimators_pickle": "the subclass is local to this test; pickling is tested above",
@@ -80,7 +92,9 @@ def test_unseen_people_get_the_same_indices_alone_or_with_others(learner):
     assert np.isfinite(model.transform(x * 10)).all()
 
 
-@pytest.mark.parametrize("learner", [ContrastiveICA, FactorAnalysisBaseline, DNMFBaseline, NMFBaseline])
+@pytest.mark.parametrize(
+    "learner", [ContrastiveICA, FactorAnalysisBaseline, DNMFBaseline, NMFBaseline]
+)
 def test_patients_are_above_controls_on_average(learner):
     x, y, _ = make_cohort()
     r = make_learner(learner).fit(x, y).transform(x)
@@ -91,11 +105,15 @@ def test_patients_are_above_controls_on_average(learner):
 def test_units_of_regions_do_not_matter(learner):
     x, y, _ = make_cohort()
     units = 10.0 ** np.random.default_rng(0).integers(-3, 4, x.shape[1])
-    plain, scaled = (make_learner(learner).fit(t, y).transform(t) for t in (x, x * units))
+    plain, scaled = (
+        make_learner(learner).fit(t, y).transform(t) for t in (x, x * units)
+    )
     np.testing.assert_allclose(plain, scaled, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("learner", [ContrastiveICA, NMFBaseline, OpNMFBaseline, FactorAnalysisBaseline])
+@pytest.mark.parametrize(
+    "learner", [ContrastiveICA, NMFBaseline, OpNMFBaseline, FactorAnalysisBaseline]
+)
 def test_order_of_rows_and_columns_does_not_matter(learner):
     x, y, _ = make_cohort()
     rng = np.random.default_rng(0)
@@ -125,7 +143,10 @@ def test_one_pattern_and_any_number_of_regions(learner, regions):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_few_people_give_finite_indices_or_an_error(learner, controls, patients):
     x, y, _ = make_cohort(controls=controls, patients=patients)
-    refused = patients < 3 and (learner in (ContrastiveICA, ContrastivePCA) or issubclass(learner, SignedDecomposition))
+    refused = patients < 3 and (
+        learner in (ContrastiveICA, ContrastivePCA)
+        or issubclass(learner, SignedDecomposition)
+    )
     if refused:
         with pytest.raises(InputError, match=r"[23] patients cannot give 3 "):
             make_learner(learner).fit(x, y)
@@ -158,13 +179,31 @@ def test_wrong_input_raises_an_error_with_the_cure(learner):
         (x, np.zeros_like(y), "0 patients"),
         (x, np.arange(len(x)) == 0, "at least 2 of each"),
         (with_nan, y, "NaN"),
-        (x, y[:-1], f"X has {len(x)} rows and y has {len(x) - 1} labels: give one for each row of X."),
+        (
+            x,
+            y[:-1],
+            f"X has {len(x)} rows and y has {len(x) - 1} labels: give one for each row of X.",
+        ),
         (x.T[:, :-1], y, "give one for each row of X.$"),
         (x.T, y, "X looks transposed: X.T has people in rows"),
         (x[:, 0], y, "X has one row of .* give people in rows and regions in columns"),
-        (x, None, "the target y is None: give 0 for each control and 1 for each patient"),
-        ("volumes.csv", y, r"X is the path 'volumes.csv'; \w+ takes numbers. Use rindices.fit\(path, ...\)"),
-        (pd.DataFrame(x, columns=[f"c{k}" for k in range(x.shape[1])]).assign(ID="a"), y, "not numbers: ID. Give the"),
+        (
+            x,
+            None,
+            "the target y is None: give 0 for each control and 1 for each patient",
+        ),
+        (
+            "volumes.csv",
+            y,
+            r"X is the path 'volumes.csv'; \w+ takes numbers. Use rindices.fit\(path, ...\)",
+        ),
+        (
+            pd.DataFrame(x, columns=[f"c{k}" for k in range(x.shape[1])]).assign(
+                ID="a"
+            ),
+            y,
+            "not numbers: ID. Give the",
+        ),
         (x[:, :2], y, "at most as many patterns"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -188,18 +227,31 @@ def test_the_seed_determines_the_result(learner):
 @every_learner
 def test_data_frames_give_data_frames(learner):
     x, y, _ = make_cohort()
-    frame = pd.DataFrame(x, columns=[f"region{k}" for k in range(x.shape[1])], index=[f"p{k}" for k in range(len(x))])
-    frame_indices = make_learner(learner).set_output(transform="pandas").fit(frame, y).transform(frame)
+    frame = pd.DataFrame(
+        x,
+        columns=[f"region{k}" for k in range(x.shape[1])],
+        index=[f"p{k}" for k in range(len(x))],
+    )
+    frame_indices = (
+        make_learner(learner)
+        .set_output(transform="pandas")
+        .fit(frame, y)
+        .transform(frame)
+    )
     assert list(frame_indices.columns) == ["r1", "r2", "r3"]
     assert list(frame_indices.index) == list(frame.index)
-    np.testing.assert_allclose(frame_indices, make_learner(learner).fit(x, y).transform(x))
+    np.testing.assert_allclose(
+        frame_indices, make_learner(learner).fit(x, y).transform(x)
+    )
 
 
 @every_learner
 def test_learner_works_in_a_pipeline(learner):
     x, y, _ = make_cohort()
     pipeline = make_pipeline(FunctionTransformer(), make_learner(learner)).fit(x, y)
-    np.testing.assert_array_equal(pipeline.transform(x), make_learner(learner).fit(x, y).transform(x))
+    np.testing.assert_array_equal(
+        pipeline.transform(x), make_learner(learner).fit(x, y).transform(x)
+    )
 
 
 @every_learner
@@ -211,13 +263,19 @@ def test_learner_can_be_pickled(learner):
 
 
 def recode_labels(learner):
-    """Return a subclass that recodes any labels to 0 and 1; the class of largest mean is the controls."""
+    """Return a subclass that recodes any labels to 0 and 1; the class of largest mean
+    is the controls.
+    """
 
     class Recoding(learner):
-        __init__ = learner.__init__  # scikit-learn reads the parameters from its signature
+        __init__ = (
+            learner.__init__
+        )  # scikit-learn reads the parameters from its signature
 
         def fit(self, X, y):
-            return super().fit(X, y if y is None else make_binary_labels(np.asarray(X), np.asarray(y)))
+            return super().fit(
+                X, y if y is None else make_binary_labels(np.asarray(X), np.asarray(y))
+            )
 
     return Recoding
 
@@ -233,15 +291,24 @@ def make_binary_labels(x, y):
 
 @pytest.mark.parametrize(
     "learner",
-    [pytest.param(learner, marks=[pytest.mark.slow] * (learner not in PUBLIC)) for learner in LEARNERS],
+    [
+        pytest.param(learner, marks=[pytest.mark.slow] * (learner not in PUBLIC))
+        for learner in LEARNERS
+    ],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_checks_pass(learner):
-    """Labels other than 0 and 1 raise an error on purpose, so they are recoded first."""
+    """Labels other than 0 and 1 raise an error on purpose, so they are
+    recoded first.
+    """
     estimator = make_learner(recode_labels(learner), m=1)
     if "members" in estimator.get_params():
         estimator.set_params(members=1)  # the checks fit some hundred times
     results = check_estimator(estimator, on_fail=None, on_skip=None)
-    failed = {r["check_name"]: str(r["exception"]) for r in results if r["status"] == "failed"}
-    assert {name: why for name, why in failed.items() if name not in NOT_APPLICABLE} == {}
+    failed = {
+        r["check_name"]: str(r["exception"]) for r in results if r["status"] == "failed"
+    }
+    assert {
+        name: why for name, why in failed.items() if name not in NOT_APPLICABLE
+    } == {}
     assert len(results) > 40

@@ -1,5 +1,7 @@
 """Ensemble members: repeatable, different from each other, and on one scale."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,21 +22,32 @@ from rindices.learners.prepared_people import PreparedPeople
 @pytest.fixture(scope="module")
 def people() -> tuple[np.ndarray, np.ndarray]:
     cohort = ri.simulate_cohort("tiny", seed=1).cohort
-    return ri.Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
+    return ri.Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(
+        np.intp
+    )
 
 
-def test_a_member_depends_on_seed_and_number_alone(people: tuple[np.ndarray, np.ndarray]) -> None:
+def test_a_member_depends_on_seed_and_number_alone(
+    people: tuple[np.ndarray, np.ndarray],
+) -> None:
     X, y = people
-    together = fit_linear_members(PreparedPeople(X, y).deal_to_members((0, 1), 3), 2, (0, 1), seed=3)
-    (alone,) = fit_linear_members(PreparedPeople(X, y).deal_to_members((1,), 3), 2, (1,), seed=3)
+    together = fit_linear_members(
+        PreparedPeople(X=X, y=y).deal_to_members((0, 1), 3), 2, (0, 1), seed=3
+    )
+    (alone,) = fit_linear_members(
+        PreparedPeople(X=X, y=y).deal_to_members((1,), 3), 2, (1,), seed=3
+    )
     np.testing.assert_array_equal(together[1].head.weights, alone.head.weights)
     assert not np.array_equal(together[0].head.weights, alone.head.weights)
     assert alone.patterns.shape == (len(SEVERITY_LEVELS), 2, X.shape[1])
     assert alone.evidence is None
 
 
-def test_evidence_is_the_agreement_of_disjoint_halves(people: tuple[np.ndarray, np.ndarray]) -> None:
-    dealt = PreparedPeople(*people).deal_to_members(range(5), 0)
+def test_evidence_is_the_agreement_of_disjoint_halves(
+    people: tuple[np.ndarray, np.ndarray],
+) -> None:
+    X, y = people
+    dealt = PreparedPeople(X=X, y=y).deal_to_members(range(5), 0)
     for member in fit_linear_members(dealt, 2, range(5), seed=0):
         assert member.evidence is not None
         assert 0.5 < member.evidence[0] <= 1.0
@@ -44,17 +57,31 @@ def test_too_many_patterns_are_an_input_error() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 3)), np.repeat([0, 1], 10)
     with pytest.raises(InputError, match="n_patterns is 9 but X has 3"):
-        fit_linear_members([PreparedPeople(X, y)], 9, (0,), seed=0)
+        fit_linear_members([PreparedPeople(X=X, y=y)], 9, (0,), seed=0)
 
 
-def test_the_rescaled_consensus_is_1_at_the_98th_percentile(people: tuple[np.ndarray, np.ndarray]) -> None:
+def test_the_rescaled_consensus_is_1_at_the_98th_percentile(
+    people: tuple[np.ndarray, np.ndarray],
+) -> None:
     X, y = people
-    dealt = PreparedPeople(X, y).deal_to_members((0, 1, 2), 0)
+    dealt = PreparedPeople(X=X, y=y).deal_to_members((0, 1, 2), 0)
     heads = [member.head for member in fit_linear_members(dealt, 2, (0, 1, 2), seed=0)]
     orders = [np.array([0, 1]), np.array([1, 0]), np.array([0, 1])]
-    before = np.mean([head.infer(X[y == 1])[:, order] for head, order in zip(heads, orders, strict=True)], axis=0)
+    before = np.mean(
+        [
+            head.infer(X[y == 1])[:, order]
+            for head, order in zip(heads, orders, strict=True)
+        ],
+        axis=0,
+    )
     heads, unit = rescale_consensus(heads, orders, before)
-    consensus = np.mean([head.infer(X[y == 1])[:, order] for head, order in zip(heads, orders, strict=True)], axis=0)
+    consensus = np.mean(
+        [
+            head.infer(X[y == 1])[:, order]
+            for head, order in zip(heads, orders, strict=True)
+        ],
+        axis=0,
+    )
     np.testing.assert_allclose(np.quantile(consensus, 0.98, axis=0), 1.0)
     assert (unit > 0).all()
 
@@ -69,8 +96,14 @@ def test_the_rescaled_consensus_is_1_at_the_98th_percentile(people: tuple[np.nda
         ([("curved", None, float("nan"))], "curved"),
     ],
 )
-def test_members_prefer_a_shape_together(values: list[tuple[str, float | None, float | None]], expected: str) -> None:
-    assert choose_shape([HeldOutLikelihood(*each) for each in values]) == expected
+def test_members_prefer_a_shape_together(
+    values: list[tuple[str, float | None, float | None]], expected: str
+) -> None:
+    likelihoods = [
+        HeldOutLikelihood(shape=shape, straight=straight, curved=curved)
+        for shape, straight, curved in values
+    ]
+    assert choose_shape(likelihoods) == expected
 
 
 @pytest.mark.parametrize(
@@ -83,9 +116,16 @@ def test_members_prefer_a_shape_together(values: list[tuple[str, float | None, f
         ([None, None], "curved"),
     ],
 )
-def test_interactions_must_bring_a_clear_gain(gains: list[float | None], expected: str) -> None:
+def test_interactions_must_bring_a_clear_gain(
+    gains: list[float | None], expected: str
+) -> None:
     held_out = [
-        HeldOutLikelihood("curved", -3.0 + k, -2.0 + k, None if gain is None else -2.0 + k + gain)
+        HeldOutLikelihood(
+            shape="curved",
+            straight=-3.0 + k,
+            curved=-2.0 + k,
+            interacting=None if gain is None else -2.0 + k + gain,
+        )
         for k, gain in enumerate(gains)
     ]
     assert choose_shape(held_out) == expected
@@ -93,13 +133,24 @@ def test_interactions_must_bring_a_clear_gain(gains: list[float | None], expecte
 
 def test_usable_members_have_one_shape() -> None:
     rng = np.random.default_rng(0)
-    (linear,) = fit_linear_members([PreparedPeople(rng.normal(size=(20, 2)), np.repeat([0, 1], 10))], 1, (0,), 0, False)
-    likelihoods = [HeldOutLikelihood(*each) for each in (("straight", -1.0, -1.1), ("curved", -2.0, -1.0))]
-    members = [linear._replace(number=k, held_out=each) for k, each in enumerate(likelihoods)]
+    (linear,) = fit_linear_members(
+        [PreparedPeople(X=rng.normal(size=(20, 2)), y=np.repeat([0, 1], 10))],
+        1,
+        (0,),
+        0,
+        False,
+    )
+    likelihoods = [
+        HeldOutLikelihood(shape="straight", straight=-1.0, curved=-1.1),
+        HeldOutLikelihood(shape="curved", straight=-2.0, curved=-1.0),
+    ]
+    members = [
+        replace(linear, number=k, held_out=each) for k, each in enumerate(likelihoods)
+    ]
     assert [member.number for member in select_usable_members(members)] == [1]
     minority = [members[0], members[0], members[1]]
     assert [member.number for member in select_usable_members(minority)] == [0, 0]
-    without = [member._replace(held_out=None) for member in members]
+    without = [replace(member, held_out=None) for member in members]
     assert select_usable_members(without) == without
-    failed = [member._replace(outcome=TrainingOutcome.DIVERGED) for member in members]
+    failed = [replace(member, outcome=TrainingOutcome.DIVERGED) for member in members]
     assert select_usable_members(failed) == []

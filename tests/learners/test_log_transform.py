@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from rindices.learners.inference import apply_log_transform, fit_log_transform, invert_log_transform
+from rindices.learners.inference import (
+    apply_log_transform,
+    fit_log_transform,
+    invert_log_transform,
+)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.2])
@@ -16,9 +20,13 @@ def test_inverse_undoes_the_transform(share: float) -> None:
 
 
 def test_equal_shares_become_equal_shifts() -> None:
-    size = np.array([-1.5, 0.0, 2.0])  # small, average and large regions, in control units
+    size = np.array(
+        [-1.5, 0.0, 2.0]
+    )  # small, average and large regions, in control units
     lost = (1 + 0.15 * size) * 0.8  # a fifth is lost
-    shift = apply_log_transform((lost - 1) / 0.15, 0.15) - apply_log_transform(size, 0.15)
+    shift = apply_log_transform((lost - 1) / 0.15, 0.15) - apply_log_transform(
+        size, 0.15
+    )
     np.testing.assert_allclose(shift, shift[0])
 
 

@@ -27,14 +27,18 @@ def test_a_kind_that_differs_has_weight_1_and_one_that_does_not_the_least() -> N
 def test_weights_are_variances_of_the_true_differences() -> None:
     rng = np.random.default_rng(1)
     kinds = np.repeat([0, 1], 1000)
-    difference = rng.normal(0, np.where(kinds == 1, 0.2, 0.4)) + rng.normal(0, 0.1, 2000)
+    difference = rng.normal(0, np.where(kinds == 1, 0.2, 0.4)) + rng.normal(
+        0, 0.1, 2000
+    )
     weights = compute_measure_weights(difference, 0.1, np.eye(2000), kinds)
     assert weights[0] == 1.0
     assert weights[-1] == pytest.approx(0.25, abs=0.04)
 
 
 def test_correlations_are_allowed_for() -> None:
-    """A difference that all regions of a kind share by chance, because they are correlated, is no evidence."""
+    """A difference that all regions of a kind share by chance, because they are
+    correlated, is no evidence.
+    """
     correlation = np.eye(75)
     shared = KINDS == 1
     correlation[np.ix_(shared, shared)] = 0.9 + 0.1 * np.eye(15)
@@ -45,7 +49,9 @@ def test_correlations_are_allowed_for() -> None:
 
 def test_without_any_difference_all_weights_are_1() -> None:
     difference = np.random.default_rng(2).normal(0, 0.1, 75)
-    np.testing.assert_array_equal(compute_measure_weights(difference, 0.1, np.eye(75), KINDS), 1.0)
+    np.testing.assert_array_equal(
+        compute_measure_weights(difference, 0.1, np.eye(75), KINDS), 1.0
+    )
 
 
 def make_people(seed: int, n_people: int = 120) -> tuple[np.ndarray, np.ndarray]:
@@ -64,8 +70,14 @@ def test_noise_of_one_kind_does_not_drown_the_other() -> None:
         new, labels = make_people(1000 + seed, 1000)
         alone = np.zeros((75, 1))
         alone[KINDS == 1] = compute_difference_weights(people[:, KINDS == 1], y)
-        scores = [compute_difference_weights(people, y), compute_difference_weights(people, y, kinds=KINDS), alone]
-        aucs.append([roc_auc_score(labels, (new @ weights)[:, 0]) for weights in scores])
+        scores = [
+            compute_difference_weights(people, y),
+            compute_difference_weights(people, y, kinds=KINDS),
+            alone,
+        ]
+        aucs.append(
+            [roc_auc_score(labels, (new @ weights)[:, 0]) for weights in scores]
+        )
     without, balanced, alone_auc = np.mean(aucs, axis=0)
     assert balanced > without + 0.02
     assert balanced > alone_auc - 0.01
@@ -75,7 +87,9 @@ def test_members_pass_the_kinds_on() -> None:
     people, y = make_people(0)
     X = 1 + 0.1 * people
     members = [
-        fit_linear_members([PreparedPeople(X, y, kinds=kinds)], 1, (0,), 0, learner=MeanDifference)[0]
+        fit_linear_members(
+            [PreparedPeople(X=X, y=y, kinds=kinds)], 1, (0,), 0, learner=MeanDifference
+        )[0]
         for kinds in (None, KINDS)
     ]
     shares = []

@@ -29,7 +29,9 @@ def truth() -> FloatArray:
 
 
 def draw(covariance: FloatArray, number: int, seed: int) -> FloatArray:
-    return np.random.default_rng(seed).multivariate_normal(np.zeros(len(covariance)), covariance, number)
+    return np.random.default_rng(seed).multivariate_normal(
+        np.zeros(len(covariance)), covariance, number
+    )
 
 
 def shuffle_regions(correlation: FloatArray, seed: int = 0) -> FloatArray:
@@ -37,9 +39,13 @@ def shuffle_regions(correlation: FloatArray, seed: int = 0) -> FloatArray:
     return correlation[np.ix_(order, order)]
 
 
-def test_without_a_reference_it_is_the_ledoit_wolf_covariance(truth: FloatArray) -> None:
+def test_without_a_reference_it_is_the_ledoit_wolf_covariance(
+    truth: FloatArray,
+) -> None:
     people = draw(truth, 50, 1)
-    np.testing.assert_allclose(estimate_covariance(people), ledoit_wolf(people)[0], atol=1e-8)
+    np.testing.assert_allclose(
+        estimate_covariance(people), ledoit_wolf(people)[0], atol=1e-8
+    )
     assert ReferenceTarget.choose(people, None) is None
 
 
@@ -50,7 +56,9 @@ def test_the_log_likelihood_is_that_of_scipy(truth: FloatArray) -> None:
     assert _compute_log_likelihood(people, truth) == pytest.approx(expected + constant)
 
 
-def test_a_true_reference_gets_weight_and_a_wrong_one_hardly_any(truth: FloatArray) -> None:
+def test_a_true_reference_gets_weight_and_a_wrong_one_hardly_any(
+    truth: FloatArray,
+) -> None:
     rights, wrongs = [], []
     for seed in range(5):
         people = draw(truth, 50, seed) * 3.0 + 1.0  # scale and mean are the study's own
@@ -68,12 +76,19 @@ def test_a_true_reference_gets_weight_and_a_wrong_one_hardly_any(truth: FloatArr
 def test_the_covariance_is_nearer_to_the_truth(truth: FloatArray) -> None:
     people = draw(truth, 50, 3) * 2.0
     target = ReferenceTarget.choose(people, truth)
-    errors = [np.linalg.norm(estimate_covariance(people, used) - 4.0 * truth) for used in (None, target)]
+    errors = [
+        np.linalg.norm(estimate_covariance(people, used) - 4.0 * truth)
+        for used in (None, target)
+    ]
     assert errors[1] < 0.7 * errors[0]
 
 
-def test_the_mean_difference_is_sharper_with_a_reference_and_no_worse_with_a_wrong_one(truth: FloatArray) -> None:
-    """Twenty studies of 55 people; the distance of the groups in the true population, in standard deviations."""
+def test_the_mean_difference_is_sharper_with_a_reference_and_no_worse_with_a_wrong_one(
+    truth: FloatArray,
+) -> None:
+    """Twenty studies of 55 people; the distance of the groups in the true population,
+    in standard deviations.
+    """
     y = np.repeat([0, 1], [25, 30])
     separation = np.zeros((20, 3))
     for seed in range(20):
@@ -88,7 +103,9 @@ def test_the_mean_difference_is_sharper_with_a_reference_and_no_worse_with_a_wro
 
 
 @pytest.mark.parametrize("rotation", ["likelihood", "ica"])
-def test_the_contrastive_learner_takes_a_reference(truth: FloatArray, rotation: str) -> None:
+def test_the_contrastive_learner_takes_a_reference(
+    truth: FloatArray, rotation: str
+) -> None:
     rng = np.random.default_rng(1)
     y = np.repeat([0, 1], [40, 60])
     pattern = np.where(np.arange(N_REGIONS) < 10, -2.0, 0.0)
@@ -96,6 +113,10 @@ def test_the_contrastive_learner_takes_a_reference(truth: FloatArray, rotation: 
     people = draw(truth, 100, 5) + np.outer(severity, pattern)
     correlations = []
     for reference in (None, truth):
-        learner = ri.ContrastiveICA(1, 0, rotation=rotation, reference=reference).fit(people, y)
-        correlations.append(np.corrcoef(learner.transform(people)[y == 1, 0], severity[y == 1])[0, 1])
+        learner = ri.ContrastiveICA(1, 0, rotation=rotation, reference=reference).fit(
+            people, y
+        )
+        correlations.append(
+            np.corrcoef(learner.transform(people)[y == 1, 0], severity[y == 1])[0, 1]
+        )
     assert correlations[1] > correlations[0] + 0.01

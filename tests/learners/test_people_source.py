@@ -1,4 +1,6 @@
-"""Questions of calls that run together share rounds, and their totals do not depend on it."""
+"""Questions of calls that run together share rounds, and their totals do not depend on
+it.
+"""
 
 import threading
 import time
@@ -31,7 +33,9 @@ class Recorded:
         return [question.number**2 for question in questions]
 
 
-def ask_in_turn(people: GatheredRounds, numbers: list[int], pause: float = 0.0) -> list[int]:
+def ask_in_turn(
+    people: GatheredRounds, numbers: list[int], pause: float = 0.0
+) -> list[int]:
     """Ask for one square after the other."""
     totals = []
     for number in numbers:
@@ -43,7 +47,10 @@ def ask_in_turn(people: GatheredRounds, numbers: list[int], pause: float = 0.0) 
 def test_each_round_has_the_questions_of_all_that_wait() -> None:
     ask = Recorded()
     people = GatheredRounds(ask)
-    calls = [partial(ask_in_turn, people, numbers) for numbers in ([1, 2, 3], [10], [], [20, 21])]
+    calls = [
+        partial(ask_in_turn, people, numbers)
+        for numbers in ([1, 2, 3], [10], [], [20, 21])
+    ]
     assert people.run_together(calls) == [[1, 4, 9], [100], [], [400, 441]]
     assert ask.rounds == [[1, 10, 20], [2, 21], [3]]
     assert people.sum_each([Square(5), Square(6)]) == [25, 36]
@@ -55,7 +62,9 @@ def test_rounds_do_not_depend_on_the_speed_of_threads() -> None:
         ask = Recorded()
         people = GatheredRounds(ask)
         pairs = zip(([1, 2], [11, 12, 13]), pauses, strict=True)
-        people.run_together([partial(ask_in_turn, people, numbers, pause) for numbers, pause in pairs])
+        people.run_together(
+            [partial(ask_in_turn, people, numbers, pause) for numbers, pause in pairs]
+        )
         assert ask.rounds == [[1, 11], [2, 12], [13]]
 
 
@@ -92,5 +101,7 @@ def test_a_round_that_fails_ends_all_calls() -> None:
 
     people, before = GatheredRounds(fail), threading.active_count()
     with pytest.raises(ConnectionError, match="site B"):
-        people.run_together([partial(ask_in_turn, people, [number]) for number in range(3)])
+        people.run_together(
+            [partial(ask_in_turn, people, [number]) for number in range(3)]
+        )
     assert threading.active_count() == before

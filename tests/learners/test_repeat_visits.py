@@ -10,7 +10,10 @@ def test_level_and_trend_are_those_of_a_naive_loop() -> None:
     rng = np.random.default_rng(0)
     counts = np.array([1, 2, 3, 4, 2, 3])
     person, times = np.repeat(np.arange(6), counts), rng.random(counts.sum())
-    values, is_control = rng.normal(size=(len(person), 3)), np.array([True, True, True, False, False, False])
+    values, is_control = (
+        rng.normal(size=(len(person), 3)),
+        np.array([True, True, True, False, False, False]),
+    )
     mixed = rng.permutation(len(person))
     found = reduce_visits(values[mixed], person[mixed], times[mixed], is_control)
     products, squares = np.zeros(3), 0.0
@@ -27,15 +30,21 @@ def test_level_and_trend_are_those_of_a_naive_loop() -> None:
     assert found.n_visits.tolist() == counts.tolist()
     assert np.isnan(found.trend[0]).all()
     for one, (slope, spread) in raw.items():
-        np.testing.assert_allclose(found.trend[one], spread * (slope - products / squares))
+        np.testing.assert_allclose(
+            found.trend[one], spread * (slope - products / squares)
+        )
 
 
 def test_noise_of_trends_is_that_of_a_visit_however_many_there_are() -> None:
     rng = np.random.default_rng(1)
     for n_visits in (2, 5):
         person = np.repeat(np.arange(4000), n_visits)
-        values = 10 * rng.normal(size=(4000, 1))[person] + rng.normal(size=(len(person), 1))
-        trend = reduce_visits(values, person, rng.random(len(person)), np.ones(4000, dtype=bool)).trend
+        values = 10 * rng.normal(size=(4000, 1))[person] + rng.normal(
+            size=(len(person), 1)
+        )
+        trend = reduce_visits(
+            values, person, rng.random(len(person)), np.ones(4000, dtype=bool)
+        ).trend
         assert trend.std() == pytest.approx(1.0, abs=0.05)
 
 
@@ -48,6 +57,13 @@ def test_the_course_of_controls_is_taken_from_everyone() -> None:
 
 def test_missing_cells_leave_the_level_of_the_other_visits() -> None:
     values = np.array([[1.0, np.nan], [3.0, np.nan], [np.nan, 4.0], [2.0, 6.0]])
-    found = reduce_visits(values, np.array([0, 0, 1, 1]), np.array([0.0, 1, 0, 1]), np.array([False, False]))
+    found = reduce_visits(
+        values,
+        np.array([0, 0, 1, 1]),
+        np.array([0.0, 1, 0, 1]),
+        np.array([False, False]),
+    )
     np.testing.assert_array_equal(found.level, [[2.0, np.nan], [2.0, 5.0]])
-    np.testing.assert_allclose(found.trend, [[np.sqrt(2), np.nan], [np.nan, np.sqrt(2)]])
+    np.testing.assert_allclose(
+        found.trend, [[np.sqrt(2), np.nan], [np.nan, np.sqrt(2)]]
+    )

@@ -31,18 +31,28 @@ def test_subsamples_are_disjoint_and_stratified(controls, patients, share, seed)
 @settings(max_examples=30, deadline=None)
 def test_everyone_is_unseen_by_one_member_of_each_set(controls, patients, seed):
     rng = np.random.default_rng(seed)
-    values, y = rng.normal(size=(controls + patients, 3)), np.repeat([0, 1], [controls, patients])
+    values, y = (
+        rng.normal(size=(controls + patients, 3)),
+        np.repeat([0, 1], [controls, patients]),
+    )
     strata = list(zip(y.tolist(), rng.choice(["a", "b"], len(y)).tolist(), strict=True))
     seen = find_seen_people(values, strata, range(2 * N_FOLDS), seed)
-    assert (~seen[:N_FOLDS]).sum(axis=0).tolist() == (~seen[N_FOLDS:]).sum(axis=0).tolist() == [1] * len(y)
+    assert (
+        (~seen[:N_FOLDS]).sum(axis=0).tolist()
+        == (~seen[N_FOLDS:]).sum(axis=0).tolist()
+        == [1] * len(y)
+    )
     for stratum in set(strata):
-        sizes = [sum(not s for s, each in zip(row, strata, strict=True) if each == stratum) for row in seen[:N_FOLDS]]
+        sizes = [
+            sum(not s for s, each in zip(row, strata, strict=True) if each == stratum)
+            for row in seen[:N_FOLDS]
+        ]
         assert max(sizes) - min(sizes) <= 1
 
 
 def test_halves_are_folds_that_have_nobody_in_common():
     rng = np.random.default_rng(0)
-    people = PreparedPeople(rng.normal(size=(60, 3)), np.repeat([0, 1], 30))
+    people = PreparedPeople(X=rng.normal(size=(60, 3)), y=np.repeat([0, 1], 30))
     dealt = people.deal_to_members(range(N_FOLDS), 0)
     for own, split in zip(dealt, split_by_folds(dealt), strict=True):
         assert split is not None
@@ -58,7 +68,9 @@ def test_folds_depend_on_values_alone():
     values, y = np.exp(rng.normal(0, 3, (50, 4))), np.repeat([0, 1], 25)
     shuffled = rng.permutation(50)
     folds = deal_folds(hash_people(values, 0, 1), y.tolist())
-    again = deal_folds(hash_people(values[shuffled][:, ::-1], 0, 1), y[shuffled].tolist())
+    again = deal_folds(
+        hash_people(values[shuffled][:, ::-1], 0, 1), y[shuffled].tolist()
+    )
     np.testing.assert_array_equal(again, folds[shuffled])
     assert (folds != deal_folds(hash_people(values, 1, 1), y.tolist())).any()
 

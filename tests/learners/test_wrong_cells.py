@@ -1,4 +1,6 @@
-"""Wrong cells: planted ones are found, others are not, and residuals are those of a naive regression."""
+"""Wrong cells: planted ones are found, others are not, and residuals are those of a
+naive regression.
+"""
 
 import numpy as np
 import pandas as pd
@@ -20,14 +22,24 @@ from rindices.tables.cohort import Cohort
 def compare_cohort(cohort: Cohort, volumes: np.ndarray) -> CellComparison:
     design = pd.get_dummies(cohort.covariates, drop_first=True).to_numpy(dtype=float)
     groups = cohort.is_patient.astype(np.intp)
-    return find_wrong_cells(np.log(volumes), design, groups, deal_folds(hash_people(volumes, 0, 0), groups.tolist()))
+    return find_wrong_cells(
+        np.log(volumes),
+        design,
+        groups,
+        deal_folds(hash_people(volumes, 0, 0), groups.tolist()),
+    )
 
 
 def plant_cells(volumes: np.ndarray, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return volumes of which a share is multiplied or divided by 2 to 4, and the mask of these cells."""
+    """Return volumes of which a share is multiplied or divided by 2 to 4, and the mask
+    of these cells.
+    """
     rng = np.random.default_rng(0)
     mask = rng.random(volumes.shape) < share
-    factor = np.exp(rng.choice([-1, 1], volumes.shape) * rng.uniform(np.log(2), np.log(4), volumes.shape))
+    factor = np.exp(
+        rng.choice([-1, 1], volumes.shape)
+        * rng.uniform(np.log(2), np.log(4), volumes.shape)
+    )
     return np.where(mask, volumes * factor, volumes), mask
 
 
@@ -44,7 +56,11 @@ def test_planted_cells_are_found_and_others_are_not(task: str, seed: int) -> Non
     assert comparison.is_wrong[~mask].mean() <= 1e-4
     found = comparison.is_wrong & mask
     error = np.abs(comparison.expected - np.log(clean))[found]
-    assert np.median(error) < 0.1 < np.median(np.abs(np.log(volumes) - np.log(clean))[found])
+    assert (
+        np.median(error)
+        < 0.1
+        < np.median(np.abs(np.log(volumes) - np.log(clean))[found])
+    )
 
 
 def test_a_person_whose_row_fails_is_named_as_such() -> None:
@@ -65,10 +81,14 @@ def test_residuals_are_those_of_a_regression_on_the_measured_cells() -> None:
     residuals, expected = _compute_residuals(z, is_candidate, np.linalg.inv(covariance))
     for row, column in np.argwhere(is_candidate):
         others = np.flatnonzero(~is_candidate[row] & ~np.isnan(z[row]))
-        slopes = np.linalg.solve(covariance[np.ix_(others, others)], covariance[others, column])
+        slopes = np.linalg.solve(
+            covariance[np.ix_(others, others)], covariance[others, column]
+        )
         variance = covariance[column, column] - covariance[column, others] @ slopes
         assert expected[row, column] == pytest.approx(z[row, others] @ slopes)
-        assert residuals[row, column] == pytest.approx((z[row, column] - z[row, others] @ slopes) / np.sqrt(variance))
+        assert residuals[row, column] == pytest.approx(
+            (z[row, column] - z[row, others] @ slopes) / np.sqrt(variance)
+        )
     others = np.arange(5)
     slopes = np.linalg.solve(covariance[:5, :5], covariance[:5, 5])
     assert expected[3, 5] == pytest.approx(z[3, others] @ slopes)
@@ -83,9 +103,13 @@ def test_residuals_of_ordinary_cells_are_those_of_a_regression_on_all_others() -
     residuals = _compute_wrapped_residuals(z, np.linalg.inv(covariance))
     for column in range(6):
         others = np.delete(np.arange(6), column)
-        slopes = np.linalg.solve(covariance[np.ix_(others, others)], covariance[others, column])
+        slopes = np.linalg.solve(
+            covariance[np.ix_(others, others)], covariance[others, column]
+        )
         sd = np.sqrt(covariance[column, column] - covariance[column, others] @ slopes)
-        np.testing.assert_allclose(residuals[:, column], (z[:, column] - z[:, others] @ slopes) / sd)
+        np.testing.assert_allclose(
+            residuals[:, column], (z[:, column] - z[:, others] @ slopes) / sd
+        )
 
 
 def test_wrong_cells_do_not_move_the_adjustment() -> None:
@@ -100,15 +124,21 @@ def test_wrong_cells_do_not_move_the_adjustment() -> None:
     assert np.abs(naive - clean).max() > 2.0
 
 
-def test_small_tables_have_no_wrong_cells_and_small_groups_are_compared_together() -> None:
+def test_small_tables_have_no_wrong_cells_and_small_groups_are_compared_together() -> (
+    None
+):
     rng = np.random.default_rng(3)
     values = rng.normal(size=(60, 12)) + 3.0 * rng.normal(size=(60, 1))
     groups, folds = np.repeat([0, 1], [55, 5]).astype(np.intp), np.arange(60) % 5
     values[57, 3] += 30.0
     comparison = find_wrong_cells(values, np.zeros((60, 0)), groups, folds)
     assert np.argwhere(comparison.is_wrong).tolist() == [[57, 3]]
-    assert not find_wrong_cells(values[:, :9], np.zeros((60, 0)), groups, folds).is_wrong.any()
-    assert not find_wrong_cells(values[45:], np.zeros((15, 0)), groups[45:], folds[45:]).is_wrong.any()
+    assert not find_wrong_cells(
+        values[:, :9], np.zeros((60, 0)), groups, folds
+    ).is_wrong.any()
+    assert not find_wrong_cells(
+        values[45:], np.zeros((15, 0)), groups[45:], folds[45:]
+    ).is_wrong.any()
 
 
 def test_new_people_are_compared_with_the_training_people_in_any_chunk() -> None:
@@ -122,7 +152,16 @@ def test_new_people_are_compared_with_the_training_people_in_any_chunk() -> None
     assert comparison.is_wrong[5].nonzero()[0].tolist() == [3]
     assert np.flatnonzero(comparison.is_failed).tolist() == [9]
     assert comparison.is_wrong.any(axis=1).sum() == 2
-    for scale, is_found in ((1.5, True), (2.0, False)):  # the cell is about 9 deviations off, the limit is 5.5
-        assert compare_new_cells(people[5:6], sd, precision, scale).is_wrong[0, 3] == is_found
-    parts = [compare_new_cells(part, sd, precision, 1.0).is_wrong for part in (people[:7], people[7:])]
+    for scale, is_found in (
+        (1.5, True),
+        (2.0, False),
+    ):  # the cell is about 9 deviations off, the limit is 5.5
+        assert (
+            compare_new_cells(people[5:6], sd, precision, scale).is_wrong[0, 3]
+            == is_found
+        )
+    parts = [
+        compare_new_cells(part, sd, precision, 1.0).is_wrong
+        for part in (people[:7], people[7:])
+    ]
     np.testing.assert_array_equal(np.concatenate(parts), comparison.is_wrong)

@@ -1,16 +1,30 @@
-"""What a study found: regions with their own sign, the shape as it was decided, signs of an artefact."""
+"""What a study found: regions with their own sign, the shape as it was decided, signs
+of an artefact.
+"""
 
 import pytest
 
 from rindices.model.findings import describe_shape, group_regions, make_pattern_finding
-from rindices.model.records import ArtefactKind, ArtefactRecord, HeldOutLikelihoodRecord, PatternRecord, RegionChange
+from rindices.model.records import (
+    ArtefactKind,
+    ArtefactRecord,
+    HeldOutLikelihoodRecord,
+    PatternRecord,
+    RegionChange,
+)
 from rindices.report.sections import load_statements
 
-REPRODUCED = PatternRecord("r1", 0.9, (0.8, 1.0), 0.9, (0.8, 0.95), 0.3, (0.2, 0.4), 0.8, (0.7, 0.9))
+REPRODUCED = PatternRecord(
+    "r1", 0.9, (0.8, 1.0), 0.9, (0.8, 0.95), 0.3, (0.2, 0.4), 0.8, (0.7, 0.9)
+)
 
 
 def make_change(
-    structure: str, side: str, change: float, low: float | None = None, high: float | None = None
+    structure: str,
+    side: str,
+    change: float,
+    low: float | None = None,
+    high: float | None = None,
 ) -> RegionChange:
     label = f"{structure}, {side}" if side else structure
     return RegionChange(label, label, structure, change, low, high)
@@ -28,7 +42,10 @@ def test_each_region_is_named_under_its_own_direction() -> None:
     groups = group_regions(regions)
     assert [group.direction for group in groups] == ["loss", "gain"]
     named = {
-        group.direction: {name: [each.change for each in sides] for name, sides in group.structures} for group in groups
+        group.direction: {
+            name: [each.change for each in sides] for name, sides in group.structures
+        }
+        for group in groups
     }
     assert named == {
         "loss": {"entorhinal": [-1.44, -0.6], "cuneus": [-0.7]},
@@ -55,9 +72,16 @@ def test_only_regions_whose_interval_excludes_zero_are_named() -> None:
 
 
 @pytest.mark.parametrize("patterns", [(), ("r1",), ("r2",)])
-def test_a_sign_of_an_artefact_takes_the_word_reproduced_away(patterns: tuple[str, ...]) -> None:
+def test_a_sign_of_an_artefact_takes_the_word_reproduced_away(
+    patterns: tuple[str, ...],
+) -> None:
     what = "all regions of the patients are 0.30 times"
-    sign = ArtefactRecord(kind=ArtefactKind.UNIFORM_RATIO, block="the patients", what=what, patterns=patterns)
+    sign = ArtefactRecord(
+        kind=ArtefactKind.UNIFORM_RATIO,
+        block="the patients",
+        what=what,
+        patterns=patterns,
+    )
     finding = make_pattern_finding(REPRODUCED, [], [sign])
     text = load_statements().reproduction(finding)
     assert ("artefact" in text) == (patterns != ("r2",))
@@ -72,9 +96,21 @@ def test_a_sign_of_an_artefact_takes_the_word_reproduced_away(patterns: tuple[st
             (-45.558, -45.599, None),
             "more likely under them (L -45.558) than under curved patterns (-45.599",
         ),
-        ("curved", (-50.2, -50.0, None), "more likely under them (L -50.000) than under straight patterns (-50.200"),
-        ("straight", (-45.0, -45.1, -44.98), "a little more likely under interacting patterns (L -44.980) than under"),
-        ("straight", (-45.0001, -45.0002, None), "as likely under curved patterns (L -45.000)"),
+        (
+            "curved",
+            (-50.2, -50.0, None),
+            "more likely under them (L -50.000) than under straight patterns (-50.200",
+        ),
+        (
+            "straight",
+            (-45.0, -45.1, -44.98),
+            "a little more likely under interacting patterns (L -44.980) than under",
+        ),
+        (
+            "straight",
+            (-45.0001, -45.0002, None),
+            "as likely under curved patterns (L -45.000)",
+        ),
         ("straight", (None, None, None), "Other shapes were not fitted."),
     ],
 )
@@ -82,5 +118,9 @@ def test_more_likely_is_said_of_the_larger_likelihood(
     shape: str, values: tuple[float | None, float | None, float | None], words: str
 ) -> None:
     straight, curved, interacting = values
-    finding = describe_shape(HeldOutLikelihoodRecord(shape, straight, curved, interacting=interacting))
-    assert words in load_statements().shape_reason(finding).replace("mean log-likelihood", "L")
+    finding = describe_shape(
+        HeldOutLikelihoodRecord(shape, straight, curved, interacting=interacting)
+    )
+    assert words in load_statements().shape_reason(finding).replace(
+        "mean log-likelihood", "L"
+    )

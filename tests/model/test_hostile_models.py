@@ -1,4 +1,6 @@
-"""Altered models and checkpoints on the command line, by benchmarks/hostile_models.py."""
+"""Altered models and checkpoints on the command line, by
+benchmarks/hostile_models.py.
+"""
 
 import json
 import subprocess
@@ -13,9 +15,27 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 def test_many_altered_files(tmp_path: Path) -> None:
     pytest.importorskip("resource")
-    numbers = ["--models", "5000", "--checkpoints", "500", "--subprocesses", "50", "--workers", "1"]
-    command = [sys.executable, "-m", "benchmarks.hostile_models", *numbers, "--out", str(tmp_path / "table.md")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    numbers = [
+        "--models",
+        "5000",
+        "--checkpoints",
+        "500",
+        "--subprocesses",
+        "50",
+        "--workers",
+        "1",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.hostile_models",
+        *numbers,
+        "--out",
+        str(tmp_path / "table.md"),
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-5000:]
     result = json.loads(done.stdout)
     assert result["faults"] == 0

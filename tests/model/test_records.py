@@ -33,7 +33,10 @@ from rindices.model.records import (
 from rindices.model.safetensors_io import read_metadata
 
 FIXTURES = Path(__file__).parent / "fixtures"
-CURVE = (DimensionRecord(0, 5.0, 3.0, 3.3, 0.005, 199), DimensionRecord(1, 3.0, 3.0, 3.3, 0.4, 19))
+CURVE = (
+    DimensionRecord(0, 5.0, 3.0, 3.3, 0.005, 199),
+    DimensionRecord(1, 3.0, 3.0, 3.3, 0.4, 19),
+)
 NUMBER = PatternCountRecord(1, 1, None, "", PermutationTestRecord(1, 0.05, 0.9, CURVE))
 CANDIDATE = CandidateRecord(
     SettingRecord(2, None),
@@ -50,7 +53,9 @@ TESTS = {
     "finding": "patterns",
     "difference": DifferenceRecord(0.005, 199, {"mean": 2.0}, {"mean": 0.005}, 0.4),
 }
-SELECTION = SelectionRecord(CANDIDATE, (SettingRecord(3, 0.2),), (CANDIDATE,), (PATTERN,), **TESTS)
+SELECTION = SelectionRecord(
+    CANDIDATE, (SettingRecord(3, 0.2),), (CANDIDATE,), (PATTERN,), **TESTS
+)
 EMPTY = SelectionRecord(None, made_with=ProvenanceRecord(0), **TESTS)
 SUMMARY = {
     "source": "dlmuse",
@@ -62,11 +67,18 @@ SUMMARY = {
     "covariates": [
         {
             "name": "age",
-            "groups": {g: {"mean": 1.0, "sd": 2.0, "min": 0.0, "max": 3.0} for g in ("all", "control", "patient")},
+            "groups": {
+                g: {"mean": 1.0, "sd": 2.0, "min": 0.0, "max": 3.0}
+                for g in ("all", "control", "patient")
+            },
         },
         {
             "name": "sex",
-            "groups": {"all": {"counts": {"F": 1}}, "control": {"counts": {}}, "patient": {"counts": {"F": 1}}},
+            "groups": {
+                "all": {"counts": {"F": 1}},
+                "control": {"counts": {}},
+                "patient": {"counts": {"F": 1}},
+            },
         },
     ],
     "sites": {"A": {"control": 1}},
@@ -88,7 +100,10 @@ def test_a_record_is_equal_after_writing_and_reading(record: Any) -> None:
 
 
 def test_records_can_be_read_like_dictionaries() -> None:
-    assert SELECTION["chosen"]["agreement"]["concordance"] == SELECTION.chosen.agreement.concordance
+    assert (
+        SELECTION["chosen"]["agreement"]["concordance"]
+        == SELECTION.chosen.agreement.concordance
+    )
     assert SELECTION["patterns"][0]["split_half_interval"] == [0.6, 0.8]
     assert "made_with" not in SELECTION
     assert SELECTION.get("made_with", {}) == {}
@@ -102,7 +117,9 @@ def test_unknown_keys_are_kept() -> None:
     values["chosen"]["later"] = 3
     assert written(SelectionRecord.from_dict(values)) == values
     assert ModelCard.from_dict({"unit": "mm3", "contact": "x"})["contact"] == "x"
-    assert ModelCard.from_dict({"unit": "mm3", "to_dict": 1})["to_dict"] == 1  # no method is replaced
+    assert (
+        ModelCard.from_dict({"unit": "mm3", "to_dict": 1})["to_dict"] == 1
+    )  # no method is replaced
 
 
 @pytest.mark.parametrize(
@@ -122,13 +139,21 @@ def test_a_wrong_form_is_refused(values: Any) -> None:
         SelectionRecord.from_dict(values)
 
 
-@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.safetensors")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(FIXTURES.glob("*.safetensors")), ids=lambda path: path.stem
+)
 def test_cards_are_written_as_they_were(path: Path) -> None:
-    values = {key: value for key, value in rename_method(read_metadata(path)).items() if key not in MODEL_KEYS}
+    values = {
+        key: value
+        for key, value in rename_method(read_metadata(path)).items()
+        if key not in MODEL_KEYS
+    }
     card = ModelCard.from_dict(values)
     assert not card.extra
     assert written(card) == {"covariate_ranges": {}} | values
-    assert card.method == MethodRecord(values["method"]["name"], values["method"]["settings"])
+    assert card.method == MethodRecord(
+        values["method"]["name"], values["method"]["settings"]
+    )
 
 
 def test_an_imported_model_knows_little() -> None:
@@ -142,11 +167,17 @@ def test_an_imported_model_knows_little() -> None:
     }
     assert ModelCard.from_dict(written(card)).agreement is None
     trained = replace(card, members_trained=MemberCountRecord(1, 1), seed=0)
-    assert {"orthogonality": None, "covariate_ranges": {}, "seed": 0}.items() <= written(trained).items()
+    assert {
+        "orthogonality": None,
+        "covariate_ranges": {},
+        "seed": 0,
+    }.items() <= written(trained).items()
 
 
 def test_a_cohort_is_written_as_it_was_summarised() -> None:
-    problem = Problem(Severity.WARNING, "few controls", "table", "add some")
+    problem = Problem(
+        severity=Severity.WARNING, what="few controls", where="table", cure="add some"
+    )
     record = CohortRecord.of(SUMMARY, [problem])
     assert written(record) == SUMMARY | {"problems": [problem.as_dict()]}
     assert record.covariate_names == ["age", "sex"]
@@ -194,14 +225,19 @@ def test_keys_of_later_versions_are_kept() -> None:
     [
         ({"name": 3}, "name: input should be a valid string"),
         ({"inner": {"size": "x"}}, "inner.size: input should be a valid number"),
-        ({"inner": {"size": float("nan")}}, "inner.size: input should be a finite number"),
+        (
+            {"inner": {"size": float("nan")}},
+            "inner.size: input should be a finite number",
+        ),
         ({"numbers": [1.5]}, "numbers.0: input should be a valid integer"),
         ({"numbers": [True]}, "numbers.0: input should be a valid integer"),
         ({"numbers": 3}, "numbers: input should be a valid array"),
         ({"by_name": []}, "by_name: input should be an object"),
     ],
 )
-def test_values_of_another_type_are_refused_by_key(change: dict[str, object], words: str) -> None:
+def test_values_of_another_type_are_refused_by_key(
+    change: dict[str, object], words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         Outer.from_dict(VALUES | change)
 

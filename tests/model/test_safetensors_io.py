@@ -1,4 +1,6 @@
-"""Damaged and malicious model files are refused with one line, without running code or allocating much memory."""
+"""Damaged and malicious model files are refused with one line, without running code or
+allocating much memory.
+"""
 
 import contextlib
 import json
@@ -30,20 +32,31 @@ def valid(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def split_content(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     length = struct.unpack("<Q", content[:8])[0]
-    metadata = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["rindices"])
+    metadata = json.loads(
+        json.loads(content[8 : 8 + length])["__metadata__"]["rindices"]
+    )
     del metadata["sha256"]
     return metadata, from_bytes(content)
 
 
 def build_content(metadata: Any, arrays: dict[str, np.ndarray]) -> bytes:
     if not isinstance(metadata, str):
-        metadata = json.dumps(metadata | {"sha256": compute_content_digest(metadata, arrays)})
+        metadata = json.dumps(
+            metadata | {"sha256": compute_content_digest(metadata, arrays)}
+        )
     return to_bytes(arrays, {"rindices": metadata})
 
 
 def truncated(content: bytes) -> Iterator[bytes]:
     length = struct.unpack("<Q", content[:8])[0]
-    for size in [*range(0, 16), 8 + length - 1, 8 + length, 8 + length + 1, len(content) // 2, len(content) - 1]:
+    for size in [
+        *range(0, 16),
+        8 + length - 1,
+        8 + length,
+        8 + length + 1,
+        len(content) // 2,
+        len(content) - 1,
+    ]:
         yield content[:size]
     for size in np.linspace(16, len(content) - 1, 80).astype(int):
         yield content[: int(size)]
@@ -63,7 +76,9 @@ def wrong_arrays(content: bytes) -> Iterator[bytes]:
     for name, array in arrays.items():
         yield build_content(metadata, {k: v for k, v in arrays.items() if k != name})
         yield build_content(metadata, arrays | {name: np.zeros((2, *array.shape))})
-        yield build_content(metadata, arrays | {name: np.zeros(array.shape, dtype=np.int64)})
+        yield build_content(
+            metadata, arrays | {name: np.zeros(array.shape, dtype=np.int64)}
+        )
         if array.size:
             bad = array.copy()
             bad.flat[0] = np.nan
@@ -76,10 +91,40 @@ def wrong_arrays(content: bytes) -> Iterator[bytes]:
 
 def wrong_metadata(content: bytes) -> Iterator[bytes]:
     metadata, arrays = split_content(content)
-    for name in ("schema", "kind", "members", "n_patterns", "regions", "covariates", "orders", "unit"):
+    for name in (
+        "schema",
+        "kind",
+        "members",
+        "n_patterns",
+        "regions",
+        "covariates",
+        "orders",
+        "unit",
+    ):
         yield build_content({k: v for k, v in metadata.items() if k != name}, arrays)
-    wrong_values: list[Any] = [None, -1, 0, 1e99, 10**9, "x", [], {}, [[]], [None], True, {"a": 1}]
-    for name in ("schema", "kind", "members", "n_patterns", "regions", "covariates", "orders"):
+    wrong_values: list[Any] = [
+        None,
+        -1,
+        0,
+        1e99,
+        10**9,
+        "x",
+        [],
+        {},
+        [[]],
+        [None],
+        True,
+        {"a": 1},
+    ]
+    for name in (
+        "schema",
+        "kind",
+        "members",
+        "n_patterns",
+        "regions",
+        "covariates",
+        "orders",
+    ):
         for value in wrong_values:
             if metadata[name] != value and not (name == "covariates" and value == []):
                 yield build_content(metadata | {name: value}, arrays)
@@ -87,14 +132,21 @@ def wrong_metadata(content: bytes) -> Iterator[bytes]:
         yield build_content(text, arrays)
     for name in ("sums", "training_distances", "interval_knots", "covariate_ranges"):
         for value in wrong_values:
-            if metadata[name] != value and not (name == "covariate_ranges" and value == {}):
+            if metadata[name] != value and not (
+                name == "covariate_ranges" and value == {}
+            ):
                 yield build_content(metadata | {name: value}, arrays)
-    yield build_content(metadata | {"sums": {"no region": ["MUSE_47", "MUSE_48"]}}, arrays)
+    yield build_content(
+        metadata | {"sums": {"no region": ["MUSE_47", "MUSE_48"]}}, arrays
+    )
     yield build_content(metadata | {"sums": {"MUSE_47": ["MUSE_47", 48]}}, arrays)
     yield build_content(metadata | {"covariate_ranges": {"age": [50, "x"]}}, arrays)
     for schema in (0, SCHEMA_VERSION + 1):
         yield build_content(metadata | {"schema": schema}, arrays)
-    yield build_content(metadata | {"regions": metadata["regions"][:-1] + metadata["regions"][:1]}, arrays)
+    yield build_content(
+        metadata | {"regions": metadata["regions"][:-1] + metadata["regions"][:1]},
+        arrays,
+    )
     yield build_content(metadata | {"orders": [[0, 0], [0, 1]]}, arrays)
     yield to_bytes(arrays, {"other": "program"})
     yield to_bytes(arrays)
@@ -125,7 +177,12 @@ def other_formats(content: bytes) -> Iterator[bytes]:
     yield b"not a model at all, only a sentence or two"
 
 
-FAMILIES: list[Callable[[bytes], Iterator[bytes]]] = [truncated, wrong_arrays, wrong_metadata, other_formats]
+FAMILIES: list[Callable[[bytes], Iterator[bytes]]] = [
+    truncated,
+    wrong_arrays,
+    wrong_metadata,
+    other_formats,
+]
 
 
 def assert_refused(path: Path, content: bytes) -> None:
@@ -158,13 +215,20 @@ def test_at_least_three_hundred_files_are_tried(valid: bytes) -> None:
 
 
 def test_memory_is_bounded(valid: bytes, tmp_path: Path) -> None:
-    """A header that claims terabytes of arrays or a gigabyte of metadata is refused before memory is allocated."""
+    """A header that claims terabytes of arrays or a gigabyte of metadata is refused
+    before memory is allocated.
+    """
     metadata, _ = split_content(valid)
     path = tmp_path / "m.safetensors"
     entry = {"dtype": "F64", "shape": [10**6, 10**6], "data_offsets": [0, 8 * 10**12]}
-    header = json.dumps({"__metadata__": {"rindices": json.dumps(metadata)}, "patterns": entry}).encode()
+    header = json.dumps(
+        {"__metadata__": {"rindices": json.dumps(metadata)}, "patterns": entry}
+    ).encode()
     tracemalloc.start()
-    for content in (struct.pack("<Q", len(header)) + header, struct.pack("<Q", 10**9) + header):
+    for content in (
+        struct.pack("<Q", len(header)) + header,
+        struct.pack("<Q", 10**9) + header,
+    ):
         assert_refused(path, content)
     huge = metadata | {"n_patterns": 100_000, "members": 100_000}
     assert_refused(path, build_content(huge, {"patterns": np.zeros(3)}))
@@ -180,7 +244,9 @@ def test_a_missing_file_or_a_folder_is_refused(tmp_path: Path) -> None:
         ri.load(tmp_path)
 
 
-def test_a_header_length_that_looks_like_a_pickle_is_accepted(valid: bytes, tmp_path: Path) -> None:
+def test_a_header_length_that_looks_like_a_pickle_is_accepted(
+    valid: bytes, tmp_path: Path
+) -> None:
     """The bytes of a header's length may be equal to the first bytes of a pickle."""
     metadata, arrays = split_content(valid)
     target = int.from_bytes(b"\x80\x04\x02", "little")

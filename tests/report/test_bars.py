@@ -11,13 +11,19 @@ from tests.report.helpers import compute_contrast
 def test_positions_are_percent_of_the_scale() -> None:
     bar = make_bar(-1.0, (-2.0, 0.5), (-3.0, 1.0), "red")
     assert (bar.zero, bar.value, bar.low, bar.high) == (75.0, 50.0, 25.0, 87.5)
-    assert make_bar(0.5, None, (0.0, 1.0), "red").low == make_bar(0.5, None, (0.0, 1.0), "red").high == 50.0
+    assert (
+        make_bar(0.5, None, (0.0, 1.0), "red").low
+        == make_bar(0.5, None, (0.0, 1.0), "red").high
+        == 50.0
+    )
 
 
 @given(st.floats(-5, 5), st.floats(-5, 5))
 def test_nothing_is_drawn_beyond_the_scale(value: float, low: float) -> None:
     bar = make_bar(value, (low, 9.0), (0.0, 1.0), "red")
-    assert all(0 <= position <= 100 for position in (bar.zero, bar.value, bar.low, bar.high))
+    assert all(
+        0 <= position <= 100 for position in (bar.zero, bar.value, bar.low, bar.high)
+    )
 
 
 @given(st.floats(-5, 5))

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rindices.report import figures
+from rindices.plot import brain
 from rindices.report.sections import build_effect_section
 
 EFFECTS = pd.DataFrame(
@@ -19,9 +19,17 @@ EFFECTS = pd.DataFrame(
 
 
 def test_the_largest_differences_stand_first() -> None:
-    section = build_effect_section(EFFECTS, 0.72, figures.match_atlas(tuple(EFFECTS["region"])))
-    assert (section.n_significant, section.n_regions, section.smallest_effect) == (3, 20, 0.72)
-    assert [abs(row.d) for row in section.top] == sorted((abs(row.d) for row in section.top), reverse=True)
+    section = build_effect_section(
+        EFFECTS, 0.72, brain.match_atlas(tuple(EFFECTS["region"]))
+    )
+    assert (section.n_significant, section.n_regions, section.smallest_effect) == (
+        3,
+        20,
+        0.72,
+    )
+    assert [abs(row.d) for row in section.top] == sorted(
+        (abs(row.d) for row in section.top), reverse=True
+    )
     assert section.top[0].region.lower() == "region 0"
     assert section.limit == pytest.approx(0.95)
     bar = section.top[0].bar

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import rindices as ri
+from rindices.analysis.study_results import StudyResults, read_study_results
 from rindices.report import figures
 from rindices.report.formatting import format_decimal
-from rindices.report.study_results import StudyResults, read_study_results
 
 
 @pytest.fixture(scope="module")
@@ -18,17 +19,35 @@ def results(study: Path) -> StudyResults:
 
 def test_agreement_has_one_row_per_setting(results: StudyResults) -> None:
     chart = figures.plot_agreement(results)
-    assert list(chart.data["concordance"]) == [record.agreement.concordance for record in results.selection.grid]
+    assert chart is not None
+    assert list(chart.data["concordance"]) == [
+        record.agreement.concordance for record in results.selection.grid
+    ]
     assert list(chart.data.columns[1:4]) == ["concordance", "dimension", "difference"]
     assert f"{results.chosen.agreement.concordance:.3f}" in chart.alt
     assert chart.svg.count("fill: var(--patient)") == 1  # the chosen setting
 
 
-def test_distributions_count_everyone(results: StudyResults) -> None:
-    charts = figures.plot_distributions(results)
-    assert len(charts) == results.model.n_patterns
-    for chart in charts:
-        assert chart.data[["controls", "patients"]].to_numpy().sum() == len(results.indices)
+def test_severities_are_quantiles_of_everyone(results: StudyResults) -> None:
+    chart = figures.plot_severities(results)
+    assert chart is not None
+    rows = chart.data.set_index(["index", "group"])
+    assert len(rows) == 2 * results.model.n_patterns
+    patients = results.select_group("patient")["r2"]
+    row = rows.loc[("r2", "patient")]
+    assert row["people"] == len(patients)
+    assert row["q3"] == pytest.approx(patients.quantile(0.75), abs=1e-4)
+    assert (patients < row["low"]).sum() >= 5
+    assert (patients > row["high"]).sum() >= 5
+    assert f"median r2 {format_decimal(patients.median())} in patients" in chart.alt
+
+
+def test_dots_of_people_are_not_in_the_order_of_ids(results: StudyResults) -> None:
+    (chart,) = figures.plot_index_pairs(results, show_people=True, max_pairs=1)
+    assert len(chart.data) == len(results.indices)
+    assert chart.data["group"].is_monotonic_increasing
+    for _, rows in chart.data.groupby("group"):
+        assert rows["r1"].is_monotonic_increasing
 
 
 def test_pairs_are_limited_and_captioned(results: StudyResults) -> None:
@@ -38,23 +57,30 @@ def test_pairs_are_limited_and_captioned(results: StudyResults) -> None:
     assert chart.caption in chart.alt
 
 
-@pytest.mark.parametrize("number", [1, 2, 5])
-def test_curves_name_the_first_and_the_last_region(number: int) -> None:
-    levels, names = np.linspace(0, 1, 6), [f"region {k}" for k in range(number)]
-    progress = np.stack([levels ** (k + 1) for k in range(number)], axis=1)
-    chart = figures.plot_progress("r2", levels, progress, names)
+def test_the_course_of_a_pattern_names_its_regions(curved_study: Path) -> None:
+    model = ri.load(curved_study / "model.safetensors")
+    order = model.region_order()
+    rows = order[order["pattern"] == "r2"]
+    chart = figures.plot_course(curved_study, "r2", list(rows["region"]))
     assert chart.name == "curves_r2"
-    assert list(chart.data) == ["severity", *names]
-    np.testing.assert_allclose(chart.data[names[-1]], progress[:, -1], atol=1e-4)
-    assert chart.alt.endswith(f"first region 0, last region {number - 1}.")
-    assert names[-1] in chart.svg
+    assert len(chart.data.columns) == 1 + len(rows)
+    np.testing.assert_allclose(
+        chart.data.iloc[-1, 1:].astype(float), rows["change"], atol=1e-4
+    )
+    first, last = chart.data.columns[[1, -1]]
+    assert chart.alt.endswith(f"first {first}, last {last}.")
+    assert "var(--" not in chart.svg  # its marks are on colours of their own
 
 
 def test_svg_fits_into_the_page(results: StudyResults) -> None:
-    svg = figures.plot_agreement(results).svg
+    chart = figures.plot_agreement(results)
+    assert chart is not None
+    svg = chart.svg
     assert svg.startswith("<svg")
     assert "<metadata>" not in svg
-    assert "needed</text>" in svg  # text stays text
+    assert "needed </text>" in svg  # text stays text
     referred = set(re.findall(r"(?:url\(#|href=\"#)([^)\"]+)", svg))
     assert set(re.findall(r' id="([^"]+)"', svg)) <= referred
-    assert svg == figures.plot_agreement(results).svg
+    again = figures.plot_agreement(results)
+    assert again is not None
+    assert svg == again.svg

@@ -7,11 +7,23 @@ import pandas as pd
 import pytest
 
 import rindices as ri
+from rindices.analysis.study_results import read_section
 from rindices.errors import StudyError
 from rindices.report.formatting import format_if_measured
-from rindices.report.study_results import read_section
 
-RETEST = {"index": ["r1", "r2"], "people": [40, 40], "correlation": [0.91, 0.4], "smallest_change": [0.123, None]}
+RETEST = {
+    "index": ["r1", "r2"],
+    "people": [40, 40],
+    "correlation": [0.91, 0.4],
+    "smallest_change": [0.123, None],
+}
+_PER_YEAR = {"controls": 0.01, "patients": 0.06, "difference": 0.05}
+GROUPS = {"index": ["r1"], "model": ["mixed model"], "p": [0.001], "q": [0.001]} | {
+    f"{name}{year}{end}": [value + 0.01 * shift]
+    for name, value in _PER_YEAR.items()
+    for year in ("" if name == "difference" else "_per_year",)
+    for end, shift in (("", 0), ("_low", -1), ("_high", 1))
+}
 EFFECTS = {
     "index": ["r1", "r2"],
     "model": ["single", "single"],
@@ -40,9 +52,19 @@ def test_tables_in_the_folder_are_shown(study: Path, tmp_path: Path) -> None:
     shutil.copytree(study, folder, ignore=shutil.ignore_patterns("runs"))
     write_table(RETEST, folder / "change_retest.tsv")
     write_table(EFFECTS, folder / "outcome_effects.tsv")
+    write_table(GROUPS, folder / "change_groups.tsv")
+    (folder / "change.png").write_bytes(b"people")
+    (folder / "change_groups.png").write_bytes(b"people")
     (folder / "outcome.png").write_bytes(b"\x89PNG")
     text = ri.write_report(folder).read_text("utf-8")
-    change, outcome = (text.partition(f'id="{name}"')[2].partition("</section>")[0] for name in ("change", "outcome"))
+    change, outcome = (
+        text.partition(f'id="{name}"')[2].partition("</section>")[0]
+        for name in ("change", "outcome")
+    )
+    assert 'aria-label="Mean change per year, r1: controls 0.010, patients 0.060' in (
+        change
+    )
+    assert "data:image/png" not in change  # it may show visits of single people
     assert "<td>0.91</td><td>0.123</td>" in change
     assert "<td>0.40</td><td>n/a</td>" in change
     assert "Size of a trial" not in change
@@ -57,7 +79,10 @@ def test_tables_in_the_folder_are_shown(study: Path, tmp_path: Path) -> None:
 
 def test_a_table_of_another_program_is_refused(tmp_path: Path) -> None:
     write_table({"index": ["r1"]}, tmp_path / "change_trial.tsv")
-    with pytest.raises(StudyError, match=r"change_trial\.tsv lacks group, .*write it again \(rindices change\)"):
+    with pytest.raises(
+        StudyError,
+        match=r"change_trial\.tsv lacks group, .*write it again \(rindices change\)",
+    ):
         read_section(tmp_path, "change", "change_groups.png")
 
 

@@ -11,18 +11,30 @@ from rindices.model.records import (
     CovariateSummary,
     GroupSummary,
 )
-from rindices.report.sections import StudyFacts, build_covariate_rows, collect_cohort_warnings
+from rindices.report.sections import (
+    StudyFacts,
+    build_covariate_rows,
+    collect_cohort_warnings,
+)
 from tests.report.helpers import get_text, render_macro, render_section
 
 
 def make_numeric(name: str, control: float, patient: float) -> CovariateSummary:
-    groups = [GroupSummary(mean, 2.0, mean - 4, mean + 4) for mean in (control, control, patient)]
+    groups = [
+        GroupSummary(mean, 2.0, mean - 4, mean + 4)
+        for mean in (control, control, patient)
+    ]
     return CovariateSummary(name, CovariateGroups(*groups))
 
 
-def make_categorical(name: str, control: dict[str, int], patient: dict[str, int]) -> CovariateSummary:
+def make_categorical(
+    name: str, control: dict[str, int], patient: dict[str, int]
+) -> CovariateSummary:
     return CovariateSummary(
-        name, CovariateGroups(*(GroupSummary(counts=counts) for counts in (control, control, patient)))
+        name,
+        CovariateGroups(
+            *(GroupSummary(counts=counts) for counts in (control, control, patient))
+        ),
     )
 
 
@@ -33,7 +45,10 @@ COHORT = CohortRecord(
     150,
     200,
     139,
-    (make_numeric("age", 60.0, 60.5), make_categorical("sex", {"F": 90, "M": 60}, {"F": 100, "M": 100})),
+    (
+        make_numeric("age", 60.0, 60.5),
+        make_categorical("sex", {"F": 90, "M": 60}, {"F": 100, "M": 100}),
+    ),
 )
 
 
@@ -46,7 +61,9 @@ def test_rows_of_covariates() -> None:
 
 def test_many_categories_are_cut() -> None:
     counts = {f"site{k}": 9 for k in range(20)}
-    rows = build_covariate_rows(replace(COHORT, covariates=(make_categorical("scanner", counts, {}),)))
+    rows = build_covariate_rows(
+        replace(COHORT, covariates=(make_categorical("scanner", counts, {}),))
+    )
     assert len(rows) == 13
     assert rows[-1].name == "scanner: 8 more categories"
     assert rows[0].patient == "0"
@@ -58,32 +75,61 @@ def test_good_groups_give_no_warnings() -> None:
 
 
 def test_small_and_different_groups_are_named() -> None:
-    covariates = (make_numeric("age", 60.0, 63.0), make_categorical("scanner", {"A": 60, "B": 2}, {"A": 5, "C": 5}))
-    warnings = collect_cohort_warnings(replace(COHORT, controls=62, covariates=covariates))
+    covariates = (
+        make_numeric("age", 60.0, 63.0),
+        make_categorical("scanner", {"A": 60, "B": 2}, {"A": 5, "C": 5}),
+    )
+    warnings = collect_cohort_warnings(
+        replace(COHORT, controls=62, covariates=covariates)
+    )
     (rare,), (difference,) = warnings.rare_levels, warnings.group_differences
-    assert render_macro("rare_levels", rare).startswith("scanner has fewer than 5 controls in B and C")
-    assert "differ in age (63 against 60 on average)" in render_macro("group_difference", difference)
+    assert render_macro("rare_levels", rare).startswith(
+        "scanner has fewer than 5 controls in B and C"
+    )
+    assert "differ in age (63 against 60 on average)" in render_macro(
+        "group_difference", difference
+    )
 
 
 def test_problems_are_shown_without_ids() -> None:
     problem = Problem(
-        Severity.WARNING, "2 people have no age", "", "add it", ProblemCode.MISSING_VALUES, offenders=("sub-1", "sub-2")
+        severity=Severity.WARNING,
+        what="2 people have no age",
+        where="",
+        cure="add it",
+        code=ProblemCode.MISSING_VALUES,
+        offenders=("sub-1", "sub-2"),
     )
     note = replace(problem, severity=Severity.NOTE)
-    doubt = replace(problem, what="few patients carry r2", offenders=(), code=ProblemCode.FEW_CARRIERS)
-    cohort = replace(COHORT, problems=CohortRecord.of(COHORT, [problem, note, doubt]).problems)
+    doubt = replace(
+        problem,
+        what="few patients carry r2",
+        offenders=(),
+        code=ProblemCode.FEW_CARRIERS,
+    )
+    cohort = replace(
+        COHORT, problems=CohortRecord.of(COHORT, [problem, note, doubt]).problems
+    )
     warnings = collect_cohort_warnings(cohort, {"few_carriers"})
     text = get_text(render_macro("table_problems", warnings))
     assert text == "2 people have no age. Add it."
 
 
 def test_the_section_names_unit_and_sites() -> None:
-    facts = StudyFacts(GroupCounts(controls=150, patients=200), AdjustmentRecord("log", 139))
-    text = render_section(
-        "participants", cohort=COHORT, covariate_rows=build_covariate_rows(COHORT), facts=facts, outlying=None
+    facts = StudyFacts(
+        participants=GroupCounts(controls=150, patients=200),
+        adjustment=AdjustmentRecord("log", 139),
     )
-    assert text.startswith("150 controls and 200 patients, with 139 regions each (table of kind dlmuse, in mm³).")
+    text = render_section(
+        "participants",
+        cohort=COHORT,
+        covariate_rows=build_covariate_rows(COHORT),
+        facts=facts,
+    )
+    assert text.startswith(
+        "150 controls and 200 patients, with 139 regions each (table of kind dlmuse, in mm³)."
+    )
     other = replace(COHORT, unit="unknown", covariates=(), sites={"A": {}, "B": {}})
-    text = render_section("participants", cohort=other, covariate_rows=[], facts=facts, outlying=None)
+    text = render_section("participants", cohort=other, covariate_rows=[], facts=facts)
     assert "unit unknown" in text
     assert text.endswith("They come from 2 sites.")

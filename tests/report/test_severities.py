@@ -1,5 +1,8 @@
-"""The section on severities: its data are those of the model, and every control works in a browser."""
+"""The section on severities: its data are those of the model, and every control works
+in a browser.
+"""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +12,10 @@ import pytest
 from scripts.chromium import Browser, Tab
 
 import rindices as ri
-from rindices.report.figures import match_atlas, paint_view
-from rindices.report.geometry import BrainView
+from rindices.analysis.study_results import read_study_results
+from rindices.plot.brain import match_atlas, paint_view
+from rindices.plot.geometry import BrainView
 from rindices.report.sections import compute_colour_limit
-from rindices.report.study_results import read_study_results
 from tests.report.helpers import read_script_data, unpack_arrays
 
 READY = "document.getElementById('sliders').children.length"
@@ -21,10 +24,19 @@ READY = "document.getElementById('sliders').children.length"
 def test_curves_are_those_of_the_model(study: Path, page: str) -> None:
     data = read_script_data(page, "severity-data")
     model = ri.load(study / "model.safetensors")
-    curves = unpack_arrays(data["arrays"])["curves"].reshape(11, model.n_patterns, len(model.regions))
-    for (pattern, severity), rows in model.trajectories().groupby(["pattern", "severity"]):
+    curves = unpack_arrays(data["arrays"])["curves"].reshape(
+        11, model.n_patterns, len(model.regions)
+    )
+    for (pattern, severity), rows in model.trajectories().groupby(
+        ["pattern", "severity"]
+    ):
         expected = rows.set_index("region").loc[list(model.regions), "change"]
-        np.testing.assert_allclose(curves[round(10 * severity), int(pattern[1:]) - 1], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            curves[round(10 * severity), int(pattern[1:]) - 1],
+            expected,
+            rtol=1e-5,
+            atol=1e-6,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +47,9 @@ def tab(study: Path) -> Iterator[Tab]:
     path = ri.write_report(study)
     with Browser() as browser:
         tab = browser.open(path, ready=READY)
-        tab.run("document.documentElement.style.scrollBehavior = 'auto'")  # clicks need places that do not move
+        tab.run(
+            "document.documentElement.style.scrollBehavior = 'auto'; document.getElementById('severity-panel').open = true"
+        )  # clicks need places that do not move, and are seen
         yield tab
 
 
@@ -54,15 +68,29 @@ def test_sliders_paint_brain_and_bars(tab: Tab, study: Path) -> None:
             "slider.dispatchEvent(new Event('input')); })()"
         )
     effects = results.get_effects("r1")
-    bars = tab.run("[...document.querySelectorAll('#severity-bars td:last-child')].map((cell) => cell.textContent)")
+    bars = tab.run(
+        "[...document.querySelectorAll('#severity-bars td:last-child')].map((cell) => cell.textContent)"
+    )
     largest = sorted(effects.values(), key=abs, reverse=True)[: len(bars)]
-    assert [float(text.replace("−", "-")) for text in bars] == pytest.approx(largest, abs=0.006)  # noqa: RUF001
+    assert [float(text.replace("−", "-")) for text in bars] == pytest.approx(
+        largest, abs=0.006
+    )
     values = np.full(len(match.atlas.structures), np.nan)
     for region, structure in match.drawn.items():
         values[match.atlas.structures.index(structure)] = effects[region]
     for number, view in ((0, match.atlas.cortex[0]), (6, match.atlas.slices[2])):
-        small = BrainView(view.name, view.labels[::2, ::2], view.shade[::2, ::2], view.is_slice)
-        expected = np.round(255 * paint_view(small, values, compute_colour_limit(results.model.patterns[-1])))
+        small = BrainView(
+            name=view.name,
+            labels=view.labels[::2, ::2],
+            shade=view.shade[::2, ::2],
+            is_slice=view.is_slice,
+        )
+        expected = np.round(
+            255
+            * paint_view(
+                small, values, compute_colour_limit(results.model.patterns[-1])
+            )
+        )
         painted = tab.run(
             f"(() => {{ const canvas = document.querySelectorAll('#severity-views canvas')[{number}]; "
             "return [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]; })()"
@@ -75,8 +103,12 @@ def test_sliders_paint_brain_and_bars(tab: Tab, study: Path) -> None:
     assert get_text(tab, "severity-summary").startswith("Strongest")
 
 
-@pytest.mark.parametrize("selector", [".small-maps img", "#r1 .cortex img", "#severity-views canvas"])
-def test_the_region_under_the_pointer_is_named(tab: Tab, study: Path, selector: str) -> None:
+@pytest.mark.parametrize(
+    "selector", [".small-maps img", "#r1 .cortex img", "#severity-views canvas"]
+)
+def test_the_region_under_the_pointer_is_named(
+    tab: Tab, study: Path, selector: str
+) -> None:
     regions = read_study_results(study).model.regions
     match = match_atlas(regions)
     if match.atlas is None:
@@ -98,8 +130,12 @@ def test_the_region_under_the_pointer_is_named(tab: Tab, study: Path, selector: 
     assert tab.run("document.getElementById('region-name').hidden")
 
 
-def test_the_page_fits_a_phone_changes_its_theme_and_asks_for_nothing(tab: Tab, tmp_path: Path) -> None:
+def test_the_page_fits_a_phone_changes_its_theme_and_asks_for_nothing(
+    tab: Tab, tmp_path: Path
+) -> None:
     tab.take_picture(tmp_path / "page.png")  # of the whole page
+    tab.run("document.getElementById('severity-panel').open = false")
+    assert tab.run("document.documentElement.scrollHeight") <= 7_500
     tab.set_size(390, 800)
     tab.run("new Promise((done) => setTimeout(done, 100))")
     assert tab.run("document.documentElement.scrollWidth") <= 390
@@ -107,10 +143,13 @@ def test_the_page_fits_a_phone_changes_its_theme_and_asks_for_nothing(tab: Tab, 
     before = tab.run(colour)
     tab.run("document.getElementById('theme').click()")
     assert tab.run(colour) != before
-    tab.run("addEventListener('beforeprint', () => { window.opened = document.querySelector('.explanation').open; })")
+    tab.run(
+        "addEventListener('beforeprint', () => { window.opened = document.querySelector('.explanation').open; })"
+    )
     tab.print_pdf(tmp_path / "page.pdf")
     assert tab.run("window.opened")  # explanations are on paper
     assert not tab.run("document.querySelector('.explanation').open")
-    assert (tmp_path / "page.pdf").stat().st_size > 50_000
+    pages = re.findall(rb"/Type /Page\b", (tmp_path / "page.pdf").read_bytes())
+    assert 3 <= len(pages) <= 6
     assert tab.list_errors() == []
     assert all(url.endswith("report.html") for url in tab.list_requests())

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rindices.analysis.study_results import read_null_results, read_study_results
 from rindices.errors import StudyError
-from rindices.report.study_results import read_null_results, read_study_results
 
 UNSTABLE = {
     "setting": {"n_patterns": 2, "orthogonality": None},
@@ -18,21 +18,56 @@ TEST = {
     "n_patterns": 0,
     "level": 0.05,
     "overlap": 0.9,
-    "curve": [{"patterns": 0, "excess": 4.0, "chance_median": 4.0, "chance_95": 5.0, "p": 0.8, "relabellings": 19}],
+    "curve": [
+        {
+            "patterns": 0,
+            "excess": 4.0,
+            "chance_median": 4.0,
+            "chance_95": 5.0,
+            "p": 0.8,
+            "relabellings": 19,
+        }
+    ],
 }
 NUMBER = {"by_agreement": None, "by_test": 0, "forced": None, "why": "", "test": TEST}
-DIFFERENCE = {"p": 0.8, "permutations": 19, "statistics": {}, "p_values": {}, "smallest_effect": 0.4}
-COHORT = {"source": "t", "unit": "mm3", "people": 3, "controls": 1, "patients": 2, "regions": 4}
+DIFFERENCE = {
+    "p": 0.8,
+    "permutations": 19,
+    "statistics": {},
+    "p_values": {},
+    "smallest_effect": 0.4,
+}
+COHORT = {
+    "source": "t",
+    "unit": "mm3",
+    "people": 3,
+    "controls": 1,
+    "patients": 2,
+    "regions": 4,
+}
 
 
 @pytest.fixture
 def copied(study: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("runs", "report.html")))
+    return Path(
+        shutil.copytree(
+            study,
+            tmp_path / "copy",
+            ignore=shutil.ignore_patterns("runs", "report.html"),
+        )
+    )
 
 
 def write_null_study(folder: Path, **changes: object) -> None:
-    selection = {"chosen": None, "grid": [], "number_of_patterns": NUMBER, "finding": "no_difference"} | changes
-    (folder / "selection.json").write_text(json.dumps(selection | {"difference": DIFFERENCE}))
+    selection = {
+        "chosen": None,
+        "grid": [],
+        "number_of_patterns": NUMBER,
+        "finding": "no_difference",
+    } | changes
+    (folder / "selection.json").write_text(
+        json.dumps(selection | {"difference": DIFFERENCE})
+    )
     (folder / "cohort.json").write_text(json.dumps(COHORT))
     (folder / "effects.tsv").write_text("region\td\tlow\thigh\tp\tq\n")
 
@@ -53,12 +88,14 @@ def test_damaged_files_are_named(copied: Path) -> None:
     text = (copied / "selection.json").read_text()
     for content, words in (
         (text[:50], "cannot be read"),
-        ("[]", "should be an object"),
+        ("[]", "no object"),
         (json.dumps(json.loads(text) | {"chosen": None}), "chosen"),
         ('{"chosen": null}', "number_of_patterns: field required"),
     ):
         (copied / "selection.json").write_text(content)
-        with pytest.raises(StudyError, match=rf"selection\.json.*{words}.*fit the study again"):
+        with pytest.raises(
+            StudyError, match=rf"selection\.json.*{words}.*fit the study again"
+        ):
             read_study_results(copied)
     (copied / "selection.json").write_text(text)
     (copied / "associations.tsv").write_text("index\tvariable\nr1\tage\n")
@@ -85,4 +122,6 @@ def test_settings_that_were_asked_for_and_failed_are_kept(tmp_path: Path) -> Non
     write_null_study(tmp_path, grid=[UNSTABLE])
     results = read_null_results(tmp_path)
     assert results is not None
-    assert [setting.n_patterns for setting in results.selection.unstable_settings] == [2]
+    assert [
+        each.setting.n_patterns for each in results.selection.unstable_candidates
+    ] == [2]

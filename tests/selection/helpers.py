@@ -12,7 +12,11 @@ def make_unrestricted_scheme(n_people: int) -> PermutationScheme:
     return PermutationScheme(np.zeros(n_people), np.zeros(n_people, dtype=np.intp))
 
 
-def make_groups(values: FloatArray, patient: BoolArray, design: FloatArray | None = None) -> AdjustedGroups:
+def make_groups(
+    values: FloatArray, patient: BoolArray, design: FloatArray | None = None
+) -> AdjustedGroups:
     """Groups whose labels may be exchanged without regard to covariates."""
     design = np.ones((len(values), 1)) if design is None else design
-    return AdjustedGroups(ParticipantData(values, design), patient, make_unrestricted_scheme(len(values)))
+    return AdjustedGroups(
+        ParticipantData(values, design), patient, make_unrestricted_scheme(len(values))
+    )

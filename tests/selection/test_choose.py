@@ -1,4 +1,6 @@
-"""Selection by agreement: ranking, ties, unstable settings and the aligned consensus."""
+"""Selection by agreement: ranking, ties, unstable settings and the aligned
+consensus.
+"""
 
 import numpy as np
 import pytest
@@ -6,27 +8,50 @@ from scipy import stats
 
 from rindices.errors import InputError
 from rindices.selection.agreement import IndexRows, pattern_c_index
-from rindices.selection.choose import MIN_STABLE_CONCORDANCE, Candidate, GridPoint, choose_grid_point
+from rindices.selection.choose import (
+    MIN_STABLE_CONCORDANCE,
+    Candidate,
+    GridPoint,
+    choose_grid_point,
+)
 
 N = 300
 
 
 def simulate_members(
-    noise: float, n_members: int = 8, n_patterns: int = 3, seed: int = 0, n_random: int = 0
+    noise: float,
+    n_members: int = 8,
+    n_patterns: int = 3,
+    seed: int = 0,
+    n_random: int = 0,
 ) -> np.ndarray:
-    """Return noisy copies of one truth with columns in random order, and ``n_random`` members of pure noise."""
+    """Return noisy copies of one truth with columns in random order, and ``n_random``
+    members of pure noise.
+    """
     rng = np.random.default_rng(seed)
     truth = np.random.default_rng(99).uniform(size=(N, n_patterns))
-    informed = [truth + noise * rng.normal(size=truth.shape) for _ in range(n_members - n_random)]
+    informed = [
+        truth + noise * rng.normal(size=truth.shape)
+        for _ in range(n_members - n_random)
+    ]
     random = [rng.uniform(size=truth.shape) for _ in range(n_random)]
     return np.stack([r[:, rng.permutation(n_patterns)] for r in informed + random])
 
 
 def make_candidate(
-    indices: np.ndarray, lam: float = 0.2, trained: int | None = None, evidence: np.ndarray | None = None
+    indices: np.ndarray,
+    lam: float = 0.2,
+    trained: int | None = None,
+    evidence: np.ndarray | None = None,
 ) -> Candidate:
     point = GridPoint(indices.shape[2], lam)
-    return Candidate(point, IndexRows(indices), tuple(range(len(indices))), trained or len(indices), evidence)
+    return Candidate(
+        point=point,
+        indices=IndexRows(indices),
+        numbers=tuple(range(len(indices))),
+        trained=trained or len(indices),
+        evidence=evidence,
+    )
 
 
 def test_the_point_with_the_highest_agreement_is_chosen() -> None:
@@ -42,11 +67,17 @@ def test_the_point_with_the_highest_agreement_is_chosen() -> None:
     concordances = [evaluation.concordance for evaluation in choice.evaluations]
     assert concordances[1] > concordances[2] > concordances[0]
     for evaluation in choice.evaluations:
-        assert evaluation.interval[0] < evaluation.concordance < evaluation.interval[1] + 0.02
+        assert (
+            evaluation.interval[0]
+            < evaluation.concordance
+            < evaluation.interval[1] + 0.02
+        )
 
 
 def test_the_largest_number_on_which_members_agree_almost_as_well_is_chosen() -> None:
-    """With a margin: two patterns agree best, three a little less, four clearly less; of three, the better lambda."""
+    """With a margin: two patterns agree best, three a little less, four clearly less;
+    of three, the better lambda.
+    """
     candidates = [
         make_candidate(simulate_members(0.10, n_patterns=2)),
         make_candidate(simulate_members(0.12, n_patterns=3), 0.4),
@@ -79,7 +110,10 @@ def test_members_that_differ_are_left_out_of_the_consensus() -> None:
     assert choice.agreeing == tuple(range(8))
     assert choice.member in choice.agreeing
     truth = np.random.default_rng(99).uniform(size=(N, 3))
-    aligned = [indices[member][:, order] for member, order in zip(choice.agreeing, choice.orders, strict=True)]
+    aligned = [
+        indices[member][:, order]
+        for member, order in zip(choice.agreeing, choice.orders, strict=True)
+    ]
     consensus = np.mean(aligned, axis=0)
     alone = [pattern_c_index(truth, r).mean for r in indices]
     assert pattern_c_index(truth, consensus).mean > max(alone)
@@ -89,7 +123,9 @@ def test_orders_align_columns_with_the_chosen_member() -> None:
     indices = simulate_members(0.05)
     choice = choose_grid_point([make_candidate(indices)])
     for member, order in zip(choice.agreeing, choice.orders, strict=True):
-        correlation = np.corrcoef(indices[choice.member].T, indices[member][:, order].T)[:3, 3:]
+        correlation = np.corrcoef(
+            indices[choice.member].T, indices[member][:, order].T
+        )[:3, 3:]
         assert np.diag(correlation).min() > 0.9
 
 
@@ -108,7 +144,10 @@ def test_unstable_settings_are_reported_with_a_reason() -> None:
 
 def test_one_pattern() -> None:
     choice = choose_grid_point(
-        [make_candidate(simulate_members(0.2, n_patterns=1)), make_candidate(simulate_members(0.1, n_patterns=1), 0.4)]
+        [
+            make_candidate(simulate_members(0.2, n_patterns=1)),
+            make_candidate(simulate_members(0.1, n_patterns=1), 0.4),
+        ]
     )
     assert choice.best == 1
     assert all((order == 0).all() for order in choice.orders)
@@ -122,20 +161,31 @@ def test_a_single_member_is_chosen_with_a_note() -> None:
 
 
 def test_unrelated_members_are_below_the_threshold() -> None:
-    """The threshold is far above what the best matching reaches by chance, for any number of patterns."""
+    """The threshold is far above what the best matching reaches by chance, for any
+    number of patterns.
+    """
     for n_patterns in (1, 6):
-        choice = choose_grid_point([make_candidate(simulate_members(0.1, n_patterns=n_patterns, n_random=8))])
+        choice = choose_grid_point(
+            [make_candidate(simulate_members(0.1, n_patterns=n_patterns, n_random=8))]
+        )
         assert choice.evaluations[0].concordance < 0.6
 
 
 def test_the_same_seed_gives_the_same_intervals() -> None:
-    points = [make_candidate(simulate_members(0.3)), make_candidate(simulate_members(0.2), 0.4)]
+    points = [
+        make_candidate(simulate_members(0.3)),
+        make_candidate(simulate_members(0.2), 0.4),
+    ]
     one, two = choose_grid_point(points, seed=3), choose_grid_point(points, seed=3)
-    assert [j.interval for j in one.evaluations] == [j.interval for j in two.evaluations]
+    assert [j.interval for j in one.evaluations] == [
+        j.interval for j in two.evaluations
+    ]
 
 
 def test_the_interval_equals_a_bootstrap_over_members() -> None:
-    """Compare with a loop that draws members with replacement and averages over pairs of different members."""
+    """Compare with a loop that draws members with replacement and averages over pairs
+    of different members.
+    """
     indices = simulate_members(0.4, n_random=2)
     evaluation = choose_grid_point([make_candidate(indices)]).evaluations[0]
     assert evaluation.agreement is not None
@@ -143,8 +193,19 @@ def test_the_interval_equals_a_bootstrap_over_members() -> None:
     means = []
     for _ in range(4000):
         drawn = rng.integers(8, size=8)
-        means.append(np.mean([evaluation.agreement.pairwise[i, j] for i in drawn for j in drawn if i != j]))
-    assert evaluation.interval == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.01)
+        means.append(
+            np.mean(
+                [
+                    evaluation.agreement.pairwise[i, j]
+                    for i in drawn
+                    for j in drawn
+                    if i != j
+                ]
+            )
+        )
+    assert evaluation.interval == pytest.approx(
+        np.quantile(means, [0.025, 0.975]), abs=0.01
+    )
     assert evaluation.between == "members"
 
 
@@ -155,14 +216,19 @@ def test_agreement_of_disjoint_halves_decides_if_given() -> None:
     ).evaluations[0]
     assert evaluation.between == "disjoint halves"
     assert evaluation.agreement is not None
-    assert evaluation.agreement[:3] == pytest.approx(evidence.mean(axis=0))
-    drawn = stats.bootstrap((evidence[:, 0],), np.mean, method="percentile", random_state=0).confidence_interval
+    assert evaluation.agreement.numbers == pytest.approx(evidence.mean(axis=0))
+    drawn = stats.bootstrap(
+        (evidence[:, 0],), np.mean, method="percentile", random_state=0
+    ).confidence_interval
     assert evaluation.interval == pytest.approx(tuple(drawn), abs=0.01)
     assert evaluation.stable == (evaluation.interval[0] >= MIN_STABLE_CONCORDANCE)
 
 
 def test_a_point_with_few_members_is_tied_with_any_other() -> None:
-    few, many = make_candidate(simulate_members(0.1, n_members=3)), make_candidate(simulate_members(0.3), 0.4)
+    few, many = (
+        make_candidate(simulate_members(0.1, n_members=3)),
+        make_candidate(simulate_members(0.3), 0.4),
+    )
     for points in ([few, many], [many, few]):
         choice = choose_grid_point(points)
         assert points[choice.best or 0] is few

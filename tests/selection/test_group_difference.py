@@ -1,4 +1,6 @@
-"""The test of any difference, and the effects of regions, against plain computations and other packages."""
+"""The test of any difference, and the effects of regions, against plain computations
+and other packages.
+"""
 
 import numpy as np
 import pytest
@@ -16,26 +18,36 @@ from rindices.selection.group_difference import (
 from tests.selection.helpers import make_groups
 
 
-def simulate(seed: int, controls: int = 60, patients: int = 80, regions: int = 20) -> tuple[FloatArray, BoolArray]:
+def simulate(
+    seed: int, controls: int = 60, patients: int = 80, regions: int = 20
+) -> tuple[FloatArray, BoolArray]:
     rng = np.random.default_rng(seed)
-    values = rng.normal(size=(controls + patients, regions)) + rng.normal(size=(controls + patients, 1))
+    values = rng.normal(size=(controls + patients, regions)) + rng.normal(
+        size=(controls + patients, 1)
+    )
     return values, np.arange(controls + patients) >= controls
 
 
-def compare(values: FloatArray, patient: BoolArray, seed: int = 0, n_permutations: int = 99) -> float:
+def compare(
+    values: FloatArray, patient: BoolArray, seed: int = 0, n_permutations: int = 99
+) -> float:
     return compare_groups(make_groups(values, patient), seed, n_permutations).p
 
 
 def test_effects_are_those_of_a_regression() -> None:
     values, patient = simulate(0)
     rng = np.random.default_rng(1)
-    design = np.column_stack([np.ones(len(values)), rng.normal(size=len(values)) + patient])
+    design = np.column_stack(
+        [np.ones(len(values)), rng.normal(size=len(values)) + patient]
+    )
     effects = estimate_region_effects(values, design, patient)
     for region in (0, 7):
         fit = sm.OLS(values[:, region], np.column_stack([design, patient])).fit()
         assert effects.t[region] == pytest.approx(fit.tvalues[-1], rel=1e-9)
         assert effects.p[region] == pytest.approx(fit.pvalues[-1], rel=1e-9)
-        assert effects.d[region] == pytest.approx(fit.params[-1] / np.sqrt(fit.mse_resid), rel=1e-9)
+        assert effects.d[region] == pytest.approx(
+            fit.params[-1] / np.sqrt(fit.mse_resid), rel=1e-9
+        )
     assert np.all((effects.low < effects.d) & (effects.d < effects.high))
 
 
@@ -43,7 +55,9 @@ def test_without_covariates_the_interval_of_d_covers() -> None:
     covered = []
     for seed in range(30):
         values, patient = simulate(seed)
-        values[patient] += 0.5 * np.sqrt(2.0)  # regions have a standard deviation of sqrt(2)
+        values[patient] += 0.5 * np.sqrt(
+            2.0
+        )  # regions have a standard deviation of sqrt(2)
         effects = estimate_region_effects(values, np.ones((len(values), 1)), patient)
         covered.append((effects.low < 0.5) & (effects.high > 0.5))
     assert 0.9 < np.mean(covered) < 0.99
@@ -51,8 +65,12 @@ def test_without_covariates_the_interval_of_d_covers() -> None:
 
 def test_min_p_against_a_loop() -> None:
     values = np.random.default_rng(0).normal(size=(50, 4)).round(1)  # with ties
-    reached = [min(int((values[:, q] >= row[q]).sum()) for q in range(4)) for row in values]
-    assert compute_min_p(values) == pytest.approx(np.mean([other <= reached[0] for other in reached]))
+    reached = [
+        min(int((values[:, q] >= row[q]).sum()) for q in range(4)) for row in values
+    ]
+    assert compute_min_p(values) == pytest.approx(
+        np.mean([other <= reached[0] for other in reached])
+    )
 
 
 def change_one_region(values: FloatArray, patient: BoolArray) -> None:
@@ -60,17 +78,27 @@ def change_one_region(values: FloatArray, patient: BoolArray) -> None:
 
 
 def change_all_regions(values: FloatArray, patient: BoolArray) -> None:
-    values[patient] += 0.6 * np.sign(np.random.default_rng(5).normal(size=values.shape[1]))
+    values[patient] += 0.6 * np.sign(
+        np.random.default_rng(5).normal(size=values.shape[1])
+    )
 
 
 def change_variance(values: FloatArray, patient: BoolArray) -> None:
     severity = np.random.default_rng(6).normal(size=patient.sum())
-    values[patient] += 1.5 * severity[:, None] * np.sign(np.random.default_rng(7).normal(size=values.shape[1]))
+    values[patient] += (
+        1.5
+        * severity[:, None]
+        * np.sign(np.random.default_rng(7).normal(size=values.shape[1]))
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "statistic"),
-    [(change_one_region, "largest_t"), (change_all_regions, "shift"), (change_variance, "excess_variance")],
+    [
+        (change_one_region, "largest_t"),
+        (change_all_regions, "shift"),
+        (change_variance, "excess_variance"),
+    ],
 )
 def test_each_kind_of_difference_is_detected(change: object, statistic: str) -> None:
     values, patient = simulate(2)

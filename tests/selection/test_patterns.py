@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rindices.selection.agreement import compute_confidence_interval, compute_standard_error
+from rindices.selection.agreement import (
+    compute_confidence_interval,
+    compute_standard_error,
+)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
@@ -12,14 +15,21 @@ def test_jackknife_gives_the_standard_error_of_a_mean(share: float) -> None:
     rng = np.random.default_rng(0)
     people = rng.exponential(size=(200, 3))
     n_seen = round(share * len(people))
-    members = np.stack([people[rng.permutation(len(people))[:n_seen]].mean(axis=0) for _ in range(4000)])
+    members = np.stack(
+        [
+            people[rng.permutation(len(people))[:n_seen]].mean(axis=0)
+            for _ in range(4000)
+        ]
+    )
     error = compute_standard_error(members[:, None, None, :], share)[0, 0]
     np.testing.assert_allclose(error, stats.sem(people, axis=0), rtol=0.05)
 
 
 def test_members_that_see_everyone_give_the_spread_of_one_training() -> None:
     members = np.random.default_rng(1).normal(size=(12, 4, 2, 5))
-    np.testing.assert_allclose(compute_standard_error(members, 1.0), members.std(axis=0, ddof=1))
+    np.testing.assert_allclose(
+        compute_standard_error(members, 1.0), members.std(axis=0, ddof=1)
+    )
 
 
 def test_interval_is_students() -> None:

@@ -15,9 +15,9 @@ import psutil
 
 from rindices.cli.main import run as run_program
 from rindices.model.fitted import FittedModel
-from rindices.study.cohort_fit import fit_study
 from rindices.study.config import DataConfig, ModelConfig, RunConfig, StudyConfig
 from rindices.study.engines import LocalEngine, StudyObserver
+from rindices.study.run import fit_study
 from rindices.study.store import RunStore
 from rindices.study.study import Study
 from rindices.tables.cohort import Cohort
@@ -37,7 +37,9 @@ method = "contrastive"
 [run]
 seed = 3
 """
-LONG_STUDY = STUDY.replace("patterns = [1, 2]", "patterns = [2, 3]").replace("members = 6", "members = 10")
+LONG_STUDY = STUDY.replace("patterns = [1, 2]", "patterns = [2, 3]").replace(
+    "members = 6", "members = 10"
+)
 """With all regions, it takes long enough to be killed at random moments."""
 NO_OBSERVER = StudyObserver()
 
@@ -51,46 +53,75 @@ def fit_cohort(
     *,
     observer: StudyObserver = NO_OBSERVER,
 ) -> FittedModel:
-    """Fit a model with the default settings of a study's data, on processes of this machine."""
-    study = StudyConfig(data=DataConfig(volumes=("memory",)), model=model, run=RunConfig(seed=seed))
+    """Fit a model with the default settings of a study's data, on processes of this
+    machine.
+    """
+    study = StudyConfig(
+        data=DataConfig(volumes=("memory",)), model=model, run=RunConfig(seed=seed)
+    )
     return fit_study(Study(cohort, study), store, LocalEngine(workers), observer)
 
 
 def list_arguments(*arguments: object, report: bool = False) -> list[str]:
-    if arguments[0] == "fit" and not report:  # studies are run many times here; their page is tested elsewhere
+    if (
+        arguments[0] == "fit" and not report
+    ):  # studies are run many times here; their page is tested elsewhere
         arguments = (*arguments, "--no-report")
     return [str(argument) for argument in arguments]
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-c", "from rindices.cli.main import run; run()", *list_arguments(*arguments)]
+    return [
+        sys.executable,
+        "-c",
+        "from rindices.cli.main import run; run()",
+        *list_arguments(*arguments),
+    ]
 
 
 def restore_interrupts() -> None:
-    """Let a child obey Ctrl-C, also where the tests run in the background, whose children ignore it."""
+    """Let a child obey Ctrl-C, also where the tests run in the background, whose
+    children ignore it.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run_apart(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own."""
-    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command(*arguments), capture_output=True, text=True, check=False
+    )
 
 
 def run(*arguments: object, report: bool = False) -> subprocess.CompletedProcess[str]:
-    """Run a command in this process, which saves the seconds of the imports; a fit has one worker if none is given."""
+    """Run a command in this process, which saves the seconds of the imports; a fit has
+    one worker if none is given.
+    """
     words = list_arguments(*arguments, report=report)
-    if words[0] == "fit" and not {"--workers", "--scheduler", "--in-parts"} & set(words):
+    if words[0] == "fit" and not {"--workers", "--scheduler", "--in-parts"} & set(
+        words
+    ):
         words += ["--workers", "1"]
-    printed, messages, handler = io.StringIO(), io.StringIO(), signal.getsignal(signal.SIGTERM)
+    printed, messages, handler = (
+        io.StringIO(),
+        io.StringIO(),
+        signal.getsignal(signal.SIGTERM),
+    )
     code = 0
     try:
-        with mock.patch.object(sys, "argv", ["rindices", *words]), redirect_stdout(printed), redirect_stderr(messages):
+        with (
+            mock.patch.object(sys, "argv", ["rindices", *words]),
+            redirect_stdout(printed),
+            redirect_stderr(messages),
+        ):
             run_program()
     except SystemExit as end:
         code = int(end.code or 0)
     finally:
         signal.signal(signal.SIGTERM, handler)
-    return subprocess.CompletedProcess(words, code, printed.getvalue(), messages.getvalue())
+    return subprocess.CompletedProcess(
+        words, code, printed.getvalue(), messages.getvalue()
+    )
 
 
 def outputs(path: Path) -> tuple[bytes, ...]:
@@ -98,11 +129,21 @@ def outputs(path: Path) -> tuple[bytes, ...]:
     return tuple((path / name).read_bytes() for name in names)
 
 
-BRIEF = {"max_steps": 40, "min_steps": 40, "reconstruction_bar": 1e3, "monotonicity_bar": 1e3}
+BRIEF = {
+    "max_steps": 40,
+    "min_steps": 40,
+    "reconstruction_bar": 1e3,
+    "monotonicity_bar": 1e3,
+}
 """Changes of method surreal-gan: a training of 40 steps that always converges."""
 BRIEF_START = {"start_steps": 30, "warm_steps": 10}
 """Changes of method surreal-gan: a start after which members hardly agree."""
-LONG = {"method": "surreal-gan", "patterns": (2,), "orthogonality": (0.1,), "members": 2}
+LONG = {
+    "method": "surreal-gan",
+    "patterns": (2,),
+    "orthogonality": (0.1,),
+    "members": 2,
+}
 
 
 def sets(out: Path) -> dict[str, bytes]:
@@ -110,7 +151,12 @@ def sets(out: Path) -> dict[str, bytes]:
 
 
 def begin(*arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    return subprocess.Popen(
+        command(*arguments),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 300) -> None:
@@ -121,30 +167,70 @@ def wait_for(condition: Callable[[], object], seconds: float = 300) -> None:
 
 
 def newest_states(runs: Path, trainings: int) -> dict[Path, int]:
-    """Wait until so many trainings keep their state, which they do every now and then; return when they last did."""
+    """Wait until so many trainings keep their state, which they do every now and then;
+    return when they last did.
+    """
     wait_for(lambda: len(list(runs.glob("[!.]*.checkpoint"))) == trainings)
     return {path: path.stat().st_mtime_ns for path in runs.glob("[!.]*.checkpoint")}
 
 
 @contextmanager
-def scheduler(folder: Path, workers: int = 2) -> Iterator[tuple[str, psutil.Process, list[psutil.Process]]]:
-    """A scheduler and its workers, each a process of its own, as on a cluster; ended by their own ids."""
+def scheduler(
+    folder: Path, workers: int = 2
+) -> Iterator[tuple[str, psutil.Process, list[psutil.Process]]]:
+    """A scheduler and its workers, each a process of its own, as on a cluster; ended by
+    their own ids.
+    """
     name = folder / f"scheduler-{time.monotonic_ns()}.json"
     dask = [sys.executable, "-m", "dask"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    how = ["--scheduler-file", str(name), "--nthreads", "1", "--local-directory", str(folder), "--no-dashboard"]
+    how = [
+        "--scheduler-file",
+        str(name),
+        "--nthreads",
+        "1",
+        "--local-directory",
+        str(folder),
+        "--no-dashboard",
+    ]
     started = [
-        subprocess.Popen([*dask, "scheduler", "--port", "0", "--scheduler-file", str(name), "--no-dashboard"], **quiet)
+        subprocess.Popen(
+            [
+                *dask,
+                "scheduler",
+                "--port",
+                "0",
+                "--scheduler-file",
+                str(name),
+                "--no-dashboard",
+            ],
+            **quiet,
+        )
     ]
     try:
-        wait_for(lambda: name.is_file() and '"address"' in name.read_text())  # it is there before it is written
-        started += [subprocess.Popen([*dask, "worker", *how, "--death-timeout", "20"], **quiet) for _ in range(workers)]
+        wait_for(
+            lambda: name.is_file() and '"address"' in name.read_text()
+        )  # it is there before it is written
+        started += [
+            subprocess.Popen([*dask, "worker", *how, "--death-timeout", "20"], **quiet)
+            for _ in range(workers)
+        ]
         address = re.search(r'"address": "([^"]+)"', name.read_text())
         assert address is not None
-        yield address[1], psutil.Process(started[0].pid), [psutil.Process(each.pid) for each in started[1:]]
-    finally:  # workers that are asked to end wait for their scheduler, which may be gone
-        alive = [psutil.Process(process.pid) for process in started if process.poll() is None]
-        for each in [*alive, *(child for parent in alive for child in parent.children(recursive=True))]:
+        yield (
+            address[1],
+            psutil.Process(started[0].pid),
+            [psutil.Process(each.pid) for each in started[1:]],
+        )
+    # workers that are asked to end wait for their scheduler, which may be gone
+    finally:
+        alive = [
+            psutil.Process(process.pid) for process in started if process.poll() is None
+        ]
+        for each in [
+            *alive,
+            *(child for parent in alive for child in parent.children(recursive=True)),
+        ]:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
         for process in started:

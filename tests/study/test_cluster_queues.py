@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from rindices.study.cluster import CLUSTER_CLASSES, QueueEngine, compute_worker_lifetime, make_engine
+from rindices.study.cluster import (
+    CLUSTER_CLASSES,
+    QueueEngine,
+    compute_worker_lifetime,
+    make_engine,
+)
 from rindices.study.config import make_study
 
 
@@ -12,16 +17,33 @@ from rindices.study.config import make_study
 def test_every_batch_system_gets_the_same_options(system: str, tmp_path: Path) -> None:
     import dask_jobqueue
 
-    asked = {"partition": "long", "account": "brains", "walltime": "02:00:00", "memory": "3GB", "cores": 4}
+    asked = {
+        "partition": "long",
+        "account": "brains",
+        "walltime": "02:00:00",
+        "memory": "3GB",
+        "cores": 4,
+    }
     asked |= {"directives": ["--qos=low"], "setup": ["module load python"]}
-    study = make_study({"data": {"volumes": "v.csv"}, "run": {"engine": system, system: asked}})
+    study = make_study(
+        {"data": {"volumes": "v.csv"}, "run": {"engine": system, system: asked}}
+    )
     engine = make_engine(study.run)
     assert isinstance(engine, QueueEngine)
     options = engine.options(tmp_path / "jobs")
     options.pop("scheduler_options")
-    job = getattr(dask_jobqueue, CLUSTER_CLASSES[system]).job_cls(scheduler="tcp://x:1", name="w", **options)
+    job = getattr(dask_jobqueue, CLUSTER_CLASSES[system]).job_cls(
+        scheduler="tcp://x:1", name="w", **options
+    )
     script = job.job_script()
-    for part in ("long", "brains", "--qos=low", "module load python", "--nworkers 4", "--lifetime 6900s"):
+    for part in (
+        "long",
+        "brains",
+        "--qos=low",
+        "module load python",
+        "--nworkers 4",
+        "--lifetime 6900s",
+    ):
         assert part in script
 
 

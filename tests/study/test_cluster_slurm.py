@@ -35,8 +35,12 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     if (os.cpu_count() or 1) < 2:
         pytest.skip("two jobs need two cores")
     state = tmp_path_factory.mktemp("slurm")
-    env = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}  # nproc heeds them
-    started = subprocess.run([START, state], env=env, capture_output=True, text=True, check=False)
+    env = {
+        name: value for name, value in os.environ.items() if not name.startswith("OMP_")
+    }  # nproc heeds them
+    started = subprocess.run(
+        [START, state], env=env, capture_output=True, text=True, check=False
+    )
     try:
         if "idle" not in started.stdout:
             pytest.skip(f"Slurm does not start here: {started.stdout} {started.stderr}")
@@ -46,7 +50,12 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def running() -> list[str]:
-    found = subprocess.run(["squeue", "-h", "-t", "R", "-o", "%i"], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        ["squeue", "-h", "-t", "R", "-o", "%i"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return sorted(found.stdout.split(), key=int)
 
 
@@ -54,7 +63,9 @@ def finished(out: Path) -> int:
     return len(list(out.glob("runs/[!.]*.safetensors")))
 
 
-def test_a_study_over_two_jobs_one_of_which_is_cancelled(slurm: None, long_folder: Path) -> None:
+def test_a_study_over_two_jobs_one_of_which_is_cancelled(
+    slurm: None, long_folder: Path
+) -> None:
     folder = long_folder
     out, longer = (
         folder / "slurm",
@@ -62,8 +73,12 @@ def test_a_study_over_two_jobs_one_of_which_is_cancelled(slurm: None, long_folde
     )  # it must outlast a new job's start
     (folder / "slurm.toml").write_text(longer + SLURM)
     (folder / "longer.toml").write_text(longer)
-    assert run("fit", folder / "longer.toml", "--out", folder / "longer").returncode == 0
-    soon = os.environ | {"DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "1s"}  # replace what is lost before the end
+    assert (
+        run("fit", folder / "longer.toml", "--out", folder / "longer").returncode == 0
+    )
+    soon = os.environ | {
+        "DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "1s"
+    }  # replace what is lost before the end
     asked = command("fit", folder / "slurm.toml", "--out", out)
     process = subprocess.Popen(asked, stderr=subprocess.PIPE, text=True, env=soon)
     jobs: list[str] = []
@@ -78,8 +93,13 @@ def test_a_study_over_two_jobs_one_of_which_is_cancelled(slurm: None, long_folde
     message = process.communicate(timeout=300)[1]
     assert process.returncode == 0, message
     assert before < 8
-    assert f"slurm: 2 jobs of 1 workers; their output is in {out / 'runs' / 'jobs'}" in message
-    assert len(list(out.glob("runs/jobs/*.err"))) > 2, "the cancelled job was not replaced"
+    assert (
+        f"slurm: 2 jobs of 1 workers; their output is in {out / 'runs' / 'jobs'}"
+        in message
+    )
+    assert len(list(out.glob("runs/jobs/*.err"))) > 2, (
+        "the cancelled job was not replaced"
+    )
     assert outputs(out) == outputs(folder / "longer")
     deadline = time.monotonic() + 60
     while running() and time.monotonic() < deadline:

@@ -17,7 +17,9 @@ def test_a_number_has_its_rank_correlation() -> None:
     known = ~np.isnan(age) & ~np.isnan(index)
     expected = stats.spearmanr(age[known], index[known])
     assert (result.covariate, result.people) == ("age", 58)
-    assert (result.correlation, result.p) == pytest.approx((expected.statistic, expected.pvalue))
+    assert (result.correlation, result.p) == pytest.approx(
+        (expected.statistic, expected.pvalue)
+    )
 
 
 def test_of_two_categories_the_second_is_named() -> None:
@@ -38,12 +40,21 @@ def test_several_categories_have_the_share_of_the_variance_of_ranks() -> None:
     result = correlate_covariate("site", site, index)
     assert result is not None
     ranks = stats.rankdata(index)
-    between = sum(20 * (ranks[site == each].mean() - ranks.mean()) ** 2 for each in "abc")
-    assert result.correlation == pytest.approx(np.sqrt(between / ((ranks - ranks.mean()) ** 2).sum()))
-    assert result.p == pytest.approx(stats.kruskal(*(index[site == each] for each in "abc")).pvalue)
+    between = sum(
+        20 * (ranks[site == each].mean() - ranks.mean()) ** 2 for each in "abc"
+    )
+    assert result.correlation == pytest.approx(
+        np.sqrt(between / ((ranks - ranks.mean()) ** 2).sum())
+    )
+    assert result.p == pytest.approx(
+        stats.kruskal(*(index[site == each] for each in "abc")).pvalue
+    )
 
 
 def test_nothing_is_said_of_few_people_or_a_constant() -> None:
     assert correlate_covariate("age", np.arange(9.0), np.arange(9.0)) is None
     assert correlate_covariate("age", np.ones(30), np.arange(30.0)) is None
-    assert correlate_covariate("sex", np.full(30, "F", dtype=object), np.arange(30.0)) is None
+    assert (
+        correlate_covariate("sex", np.full(30, "F", dtype=object), np.arange(30.0))
+        is None
+    )

@@ -16,6 +16,14 @@ def test_an_error_without_a_model_survives_pickling() -> None:
 
 
 def test_errors_of_a_study_are_study_errors() -> None:
-    assert all(issubclass(kind, ri.StudyError) for kind in (ri.NoPatternError, ri.StudyStoppedError))
-    assert pickle.loads(pickle.dumps(ri.StudyStoppedError("stopped"))).problems[0].what == "stopped"
-    assert {"NoPatternError", "StudyStoppedError", "StudyError", "StudyWarning"} <= set(ri.__all__)
+    assert all(
+        issubclass(kind, ri.StudyError)
+        for kind in (ri.NoPatternError, ri.StudyStoppedError)
+    )
+    assert (
+        pickle.loads(pickle.dumps(ri.StudyStoppedError("stopped"))).problems[0].what
+        == "stopped"
+    )
+    assert {"NoPatternError", "StudyStoppedError", "StudyError", "StudyWarning"} <= set(
+        ri.__all__
+    )

@@ -25,11 +25,29 @@ from tests.selection.helpers import make_groups
 
 def make_tests(number: int, p: float = 0.001, overlap: float = 0.9) -> GroupTests:
     steps = tuple(
-        DimensionTest(k, "ratio", 5.0, (3.0, 3.3), 0.005 if k < number else 0.4, 199) for k in range(number + 1)
+        DimensionTest(
+            patterns=k,
+            statistic="ratio",
+            excess=5.0,
+            chance=(3.0, 3.3),
+            p=0.005 if k < number else 0.4,
+            relabellings=199,
+        )
+        for k in range(number + 1)
     )
-    effects = RegionEffects(*(np.zeros(2) for _ in range(5)))
-    difference = GroupTest(p, (1.0,) * 4, (p,) * 4, 999)
-    return GroupTests(difference, DimensionEstimate(number, steps, 0.05, overlap), effects, 0.4)
+    zeros = np.zeros(2)
+    effects = RegionEffects(d=zeros, low=zeros, high=zeros, t=zeros, p=zeros)
+    difference = GroupTest(
+        p=p, values=(1.0,) * 4, p_values=(p,) * 4, n_permutations=999
+    )
+    return GroupTests(
+        difference=difference,
+        dimensions=DimensionEstimate(
+            number=number, dimension_tests=steps, level=0.05, overlap=overlap
+        ),
+        effects=effects,
+        smallest_effect=0.4,
+    )
 
 
 def test_the_true_number_is_found_whatever_the_unit() -> None:
@@ -40,7 +58,9 @@ def test_the_true_number_is_found_whatever_the_unit() -> None:
     assert tests.dimensions.overlap > 0.95
     assert len(tests.effects.d) == cohort.n_regions
     again = run_group_tests(replace(cohort, volumes=cohort.volumes / 1e6))
-    np.testing.assert_allclose(again.difference.values, tests.difference.values, rtol=1e-6)
+    np.testing.assert_allclose(
+        again.difference.values, tests.difference.values, rtol=1e-6
+    )
     np.testing.assert_allclose(
         [q.excess for q in again.dimensions.dimension_tests],
         [q.excess for q in tests.dimensions.dimension_tests],
@@ -54,26 +74,41 @@ def test_groups_of_different_sites_cannot_be_compared() -> None:
     tests = run_group_tests(replace(cohort, people=cohort.people.assign(site=site)))
     assert tests.dimensions.overlap == 0.0
     assert tests.dimensions.number == 0
-    assert tests.finding is not Finding.NO_DIFFERENCE  # no ground to say that there is none
+    assert (
+        tests.finding is not Finding.NO_DIFFERENCE
+    )  # no ground to say that there is none
 
 
 def test_a_second_scan_adds_no_person() -> None:
     cohort = simulate_few_regions("tiny", seed=0).cohort
     twice = np.repeat(np.arange(len(cohort)), 2)
-    frames = (frame.iloc[twice].reset_index(drop=True) for frame in (cohort.volumes, cohort.people, cohort.covariates))
-    first, again = run_group_tests(cohort), run_group_tests(type(cohort)(*frames))
+    frames = {
+        name: getattr(cohort, name).iloc[twice].reset_index(drop=True)
+        for name in ("volumes", "people", "covariates")
+    }
+    first, again = run_group_tests(cohort), run_group_tests(type(cohort)(**frames))
     assert again.difference == first.difference
     assert again.dimensions == first.dimensions
 
 
-SLOW_KINDS = ("492 + 900", "patients vary more in all directions")  # tests/selection/test_dimensions.py has the second
+SLOW_KINDS = (
+    "492 + 900",
+    "patients vary more in all directions",
+)  # tests/selection/test_dimensions.py has the second
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW_KINDS)) for kind in NULL_COHORTS]
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW_KINDS))
+        for kind in NULL_COHORTS
+    ],
 )
 def test_misleading_cohorts_without_disease(kind: str) -> None:
-    assert run_group_tests(simulate_null_cohort(kind, 0), 0).finding is Finding.NO_DIFFERENCE
+    assert (
+        run_group_tests(simulate_null_cohort(kind, 0), 0).finding
+        is Finding.NO_DIFFERENCE
+    )
 
 
 def test_large_groups_are_drawn_from(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +117,9 @@ def test_large_groups_are_drawn_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_tests, "MAX_PARTICIPANTS_PER_GROUP", 150)
     real = group_tests.compare_groups
     monkeypatch.setattr(
-        group_tests, "compare_groups", lambda *rest: (seen.append(rest[0].patient), real(*rest, n_permutations=1))[1]
+        group_tests,
+        "compare_groups",
+        lambda *rest: (seen.append(rest[0].patient), real(*rest, n_permutations=1))[1],
     )
     run_group_tests(cohort)
     assert (len(seen[0]), seen[0].sum()) == (300, 150)
@@ -91,16 +128,23 @@ def test_large_groups_are_drawn_from(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_adjustment_covariates_do_not_matter() -> None:
     cohort = simulate_few_regions("tiny", seed=0).cohort
     plain = replace(cohort, covariates=cohort.covariates.iloc[:, :0])
-    assert run_group_tests(cohort, adjust="none").difference == run_group_tests(plain).difference
+    assert (
+        run_group_tests(cohort, adjust="none").difference
+        == run_group_tests(plain).difference
+    )
 
 
 def test_shifts_are_logarithms_of_volumes_and_z_scores_stay() -> None:
     rng = np.random.default_rng(0)
     volumes = np.exp(rng.normal(8, 0.1, size=(50, 4)))
-    np.testing.assert_allclose(log_transform_volumes(volumes), np.log(volumes / volumes.mean(axis=0)))
+    np.testing.assert_allclose(
+        log_transform_volumes(volumes), np.log(volumes / volumes.mean(axis=0))
+    )
     scores = rng.normal(size=(50, 4))
     np.testing.assert_allclose(log_transform_volumes(scores).std(axis=0), 1.0)
-    np.testing.assert_allclose(np.corrcoef(log_transform_volumes(scores)[:, 0], scores[:, 0])[0, 1], 1.0)
+    np.testing.assert_allclose(
+        np.corrcoef(log_transform_volumes(scores)[:, 0], scores[:, 0])[0, 1], 1.0
+    )
 
 
 def test_what_the_tests_support() -> None:
@@ -132,7 +176,9 @@ def test_numbers_next_to_the_one_of_the_test_are_tried() -> None:
         (make_tests(2), 4, False, "split"),
     ],
 )
-def test_the_disagreement_is_explained(tests: GroupTests, chosen: int, forced: bool, words: str) -> None:
+def test_the_disagreement_is_explained(
+    tests: GroupTests, chosen: int, forced: bool, words: str
+) -> None:
     reason = explain_disagreement(tests, chosen, forced)
     assert words in reason
     assert bool(reason) == bool(words)
@@ -145,20 +191,37 @@ def test_records_hold_all_figures() -> None:
     assert [step.p for step in number.test.curve] == [0.005, 0.005, 0.4]
     assert make_number_record(tests, 4, 4).forced == 4
     difference = tests.make_difference_record()
-    assert (difference.p, difference.permutations, difference.smallest_effect) == (0.001, 999, 0.4)
-    assert list(difference.statistics) == ["largest_t", "mean_squared_t", "shift", "excess_variance"]
+    assert (difference.p, difference.permutations, difference.smallest_effect) == (
+        0.001,
+        999,
+        0.4,
+    )
+    assert list(difference.statistics) == [
+        "largest_t",
+        "mean_squared_t",
+        "shift",
+        "excess_variance",
+    ]
 
 
 def test_permutations_go_on_while_p_is_near_the_level() -> None:
-    """The number of permutations was 999 at most, so that the seed decided near the level."""
+    """The number of permutations was 999 at most, so that the seed decided near the
+    level.
+    """
     rng = np.random.default_rng(5)
     values, patient = rng.normal(size=(60, 3)), np.arange(60) < 30
     values[patient, 0] += 1.2
     test = compare_groups(make_groups(values, patient))
     assert 0.02 <= test.p <= 0.10
     assert 999 < test.n_permutations <= MAX_PERMUTATIONS
-    assert is_clear(test.p, test.n_permutations) or test.n_permutations == MAX_PERMUTATIONS
+    assert (
+        is_clear(test.p, test.n_permutations) or test.n_permutations == MAX_PERMUTATIONS
+    )
     record = replace(make_tests(0, test.p), difference=test).make_difference_record()
-    assert record.p_error == pytest.approx(np.sqrt(test.p * (1 - test.p) / (test.n_permutations + 1)))
+    assert record.p_error == pytest.approx(
+        np.sqrt(test.p * (1 - test.p) / (test.n_permutations + 1))
+    )
     assert f"Monte Carlo error {record.p_error:.3f}" in record.describe_p(0.05)
-    assert ("too near 0.05 to tell" in record.describe_p(0.05)) == (abs(test.p - 0.05) <= 1.96 * record.p_error)
+    assert ("too near 0.05 to tell" in record.describe_p(0.05)) == (
+        abs(test.p - 0.05) <= 1.96 * record.p_error
+    )

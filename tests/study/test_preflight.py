@@ -23,7 +23,9 @@ def make_config(**model: object) -> StudyConfig:
 
 def list_errors(cohort: Cohort, study: StudyConfig) -> str:
     problems = find_study_problems(cohort, study)
-    return "\n".join(str(problem) for problem in problems if problem.severity is Severity.ERROR)
+    return "\n".join(
+        str(problem) for problem in problems if problem.severity is Severity.ERROR
+    )
 
 
 def test_a_good_cohort_has_no_errors(cohort: Cohort) -> None:
@@ -43,17 +45,33 @@ def test_a_site_without_controls_is_an_error(cohort: Cohort) -> None:
 
 
 def test_too_few_controls_are_an_error(cohort: Cohort) -> None:
-    rows = np.concatenate([np.flatnonzero(cohort.is_control)[:3], np.flatnonzero(cohort.is_patient)])
+    rows = np.concatenate(
+        [np.flatnonzero(cohort.is_control)[:3], np.flatnonzero(cohort.is_patient)]
+    )
     assert "too few controls" in list_errors(cohort.take(rows), make_config())
 
 
-def test_the_warning_of_repeated_scans_becomes_a_note_about_the_session(cohort: Cohort) -> None:
-    warning = Problem(Severity.WARNING, "repeated", "t.csv", code=ProblemCode.REPEATED_SCANS)
-    other = Problem(Severity.NOTE, "other")
-    people = cohort.people.assign(participant_id=[f"p{row // 2}" for row in range(len(cohort))], session_id="1")
+def test_the_warning_of_repeated_scans_becomes_a_note_about_the_session(
+    cohort: Cohort,
+) -> None:
+    warning = Problem(
+        severity=Severity.WARNING,
+        what="repeated",
+        where="t.csv",
+        code=ProblemCode.REPEATED_SCANS,
+    )
+    other = Problem(severity=Severity.NOTE, what="other")
+    people = cohort.people.assign(
+        participant_id=[f"p{row // 2}" for row in range(len(cohort))], session_id="1"
+    )
     for visits in (None, "mean", "all", "first"):
-        first_scans, problems = keep_training_scans(replace(cohort, people=people), [warning, other], visits)
+        first_scans, problems = keep_training_scans(
+            replace(cohort, people=people), [warning, other], visits
+        )
         assert len(first_scans) == len(cohort) // 2
         assert (first_scans.visits is None) == (visits == "first")
-        assert [problem.severity for problem in problems] == [Severity.NOTE, Severity.NOTE]
+        assert [problem.severity for problem in problems] == [
+            Severity.NOTE,
+            Severity.NOTE,
+        ]
     assert keep_training_scans(cohort, [warning, other]) == (cohort, [warning, other])

@@ -1,4 +1,6 @@
-"""``fit`` in Python shows how far it is in a terminal and in a notebook, and writes nothing into logs."""
+"""``fit`` in Python shows how far it is in a terminal and in a notebook, and writes
+nothing into logs.
+"""
 
 import os
 import subprocess
@@ -31,7 +33,9 @@ def read_terminal(progress: str) -> str:
     ours, theirs = os.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.replace("PROGRESS", progress)], stderr=theirs, env=environment
+        [sys.executable, "-c", PROGRAM.replace("PROGRESS", progress)],
+        stderr=theirs,
+        env=environment,
     )
     os.close(theirs)
     parts = []
@@ -52,18 +56,30 @@ def test_a_terminal_shows_a_bar() -> None:
 
 
 @pytest.mark.slow  # the bar of a terminal is tested above
-def test_a_log_gets_lines_only_where_they_are_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_gets_lines_only_where_they_are_wanted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     cohort = simulate_few_regions("tiny").cohort
-    for progress, lines in ((None, []), (False, []), (True, ["fit: 1 of 1, 0:00:00 left"])):
+    for progress, lines in (
+        (None, []),
+        (False, []),
+        (True, ["fit: 1 of 1, 0:00:00 left"]),
+    ):
         ri.fit(cohort, 2, **OPTIONS, progress=progress)  # type: ignore[arg-type]
         captured = capsys.readouterr()
         assert captured.out == ""
         written = captured.err.splitlines()
-        assert [line.split(", ")[0] for line in written[-1:]] == [line.split(", ")[0] for line in lines]
+        assert [line.split(", ")[0] for line in written[-1:]] == [
+            line.split(", ")[0] for line in lines
+        ]
 
 
-def test_a_notebook_shows_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))  # as in the process of a notebook
+def test_a_notebook_shows_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(
+        sys.modules, "ipykernel", ModuleType("ipykernel")
+    )  # as in the process of a notebook
     ri.fit(simulate_few_regions("tiny").cohort, 2, **OPTIONS)  # type: ignore[arg-type]
     shown = capsys.readouterr().err
     assert shown.startswith("\rfit: begun")
@@ -72,35 +88,62 @@ def test_a_notebook_shows_one_line(capsys: pytest.CaptureFixture[str], monkeypat
 
 
 def make_event(step: int, **values: object) -> TrainingEvent:
-    return TrainingEvent(phase="training", step=step, max_steps=100, running=5, members=5, **values)  # type: ignore[arg-type]
+    return TrainingEvent(
+        phase="training", step=step, max_steps=100, running=5, members=5, **values
+    )  # type: ignore[arg-type]
 
 
 def make_set(weight: float) -> MemberSet:
-    return MemberSet(GridPoint(2, weight), (0, 1, 2, 3, 4), "surreal-gan", "{}", 0, "x")
+    return MemberSet(
+        point=GridPoint(2, weight),
+        numbers=(0, 1, 2, 3, 4),
+        method="surreal-gan",
+        values="{}",
+        seed=0,
+        data="x",
+    )
 
 
 def test_line_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first line at once, the first with losses too, then every ten seconds; of one member set at a time."""
+    """The first line at once, the first with losses too, then every ten seconds; of one
+    member set at a time.
+    """
     now = [100.0]
     monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
     shown, first, second = TrainingProgress(10.0), make_set(0.1), make_set(0.2)
-    assert shown.describe(first, make_event(0)) == "2 patterns, lambda 0.1: step 0 of 100, 5 of 5 members in training"
+    assert (
+        shown.describe(first, make_event(0))
+        == "2 patterns, lambda 0.1: step 0 of 100, 5 of 5 members in training"
+    )
     assert shown.describe(first, make_event(1)) == ""
     assert shown.describe(second, make_event(9, losses={"change": 1.0})) == ""
-    line = shown.describe(first, make_event(2, losses={"change": 0.5}, seconds_left=61.0))
-    assert line == "2 patterns, lambda 0.1: step 2 of 100, 5 of 5 members in training, 0:01:01 left, change 0.5"
+    line = shown.describe(
+        first, make_event(2, losses={"change": 0.5}, seconds_left=61.0)
+    )
+    assert (
+        line
+        == "2 patterns, lambda 0.1: step 2 of 100, 5 of 5 members in training, 0:01:01 left, change 0.5"
+    )
     now[0] += 9
     assert shown.describe(first, make_event(3, losses={"change": 0.5})) == ""
     now[0] += 1
     assert "step 4 of 100" in shown.describe(first, make_event(4))
     now[0] += 11  # the first set says nothing any more
-    assert shown.describe(second, make_event(50)).startswith("2 patterns, lambda 0.2: step 50")
+    assert shown.describe(second, make_event(50)).startswith(
+        "2 patterns, lambda 0.2: step 50"
+    )
 
 
 def test_a_resumed_training_is_announced_once() -> None:
     shown, work = TrainingProgress(10.0), make_set(0.1)
     assert shown.announce(work, make_event(0)) == ""
     resumed = make_event(2_000, resumed_from=2_000)
-    assert shown.announce(work, resumed) == "2 patterns, lambda 0.1: resumed from step 2,000"
+    assert (
+        shown.announce(work, resumed)
+        == "2 patterns, lambda 0.1: resumed from step 2,000"
+    )
     assert shown.announce(work, resumed) == ""
-    assert shown.announce(make_set(0.2), resumed) == "2 patterns, lambda 0.2: resumed from step 2,000"
+    assert (
+        shown.announce(make_set(0.2), resumed)
+        == "2 patterns, lambda 0.2: resumed from step 2,000"
+    )

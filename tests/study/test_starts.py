@@ -10,7 +10,7 @@ import rindices as ri
 from rindices.learners.ensemble import HeldOutLikelihood
 from rindices.learners.inference import TrajectoryHead
 from rindices.selection.agreement import pattern_c_index
-from rindices.study.build import make_start_record
+from rindices.study.candidates import make_start_record
 from rindices.tables.cohort import ID
 from tests.learners.diffuse_people import make_diffuse_cohort, simulate_diffuse_people
 
@@ -22,7 +22,10 @@ def test_a_study_of_diffuse_patterns(tmp_path: Path) -> None:
     patients = make_diffuse_cohort(truth).people[ID][truth.y == 1]
     own = model.indices.set_index(ID).loc[patients, ["r1", "r2"]].to_numpy()
     assert pattern_c_index(truth.severities, own).mean > 0.7
-    (record,) = [each["start"] for each in json.loads((tmp_path / "selection.json").read_text())["grid"]]
+    (record,) = [
+        each["start"]
+        for each in json.loads((tmp_path / "selection.json").read_text())["grid"]
+    ]
     assert record["taken"] == "whole-cohort"
     assert record["contrastive_loss"] - record["whole_cohort_loss"] > 0.1
     assert record["whole_cohort_loss"] < np.log(2.0)
@@ -37,19 +40,69 @@ def test_a_study_of_diffuse_patterns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("taken", "contrastive", "whole_cohort", "why"),
+    ("taken", "contrastive", "whole_cohort", "mixed", "why"),
     [
-        ("whole-cohort", [0.8, 0.9], [0.4, 0.5], "better with its patterns than with those of the contrastive start"),
-        ("contrastive", [0.03, 0.04], [0.06, 0.08], "are not distinguished better by 0.05 (loss 0.070, against 0.035;"),
-        ("contrastive", [1.2, 1.3], [0.7, 0.69], "not distinguished clearly better than by guessing (loss 0.695,"),
-        ("contrastive", [0.8, None], [0.4, 0.5], "it was asked for, or the other one cannot be computed"),
+        (
+            "whole-cohort",
+            [0.8, 0.9],
+            [0.4, 0.5],
+            None,
+            "better with its patterns than with those of the contrastive start",
+        ),
+        (
+            "contrastive",
+            [0.03, 0.04],
+            [0.06, 0.08],
+            None,
+            "are not distinguished better by 0.05 (loss 0.070, against 0.035;",
+        ),
+        (
+            "contrastive",
+            [1.2, 1.3],
+            [0.7, 0.69],
+            None,
+            "not distinguished clearly better than by guessing (loss 0.695,",
+        ),
+        (
+            "contrastive",
+            [0.8, None],
+            [0.4, 0.5],
+            None,
+            "it was asked for, or the other one cannot be computed",
+        ),
+        (
+            "mixed",
+            [0.8, 0.9],
+            [0.4, 0.5],
+            0.7,
+            "distinguished better than with the contrastive start alone (loss 0.700, against 0.850)",
+        ),
+        (
+            "contrastive",
+            [0.8, 0.9],
+            [0.4, 0.5],
+            0.9,
+            "not distinguished better than with the contrastive start alone (loss 0.900, against 0.850)",
+        ),
     ],
 )
 def test_the_reason_is_one_sentence(
-    taken: str, contrastive: list[float | None], whole_cohort: list[float | None], why: str
+    taken: str,
+    contrastive: list[float | None],
+    whole_cohort: list[float | None],
+    mixed: float | None,
+    why: str,
 ) -> None:
     members = [
-        HeldOutLikelihood("straight", -1.0, None, start=taken, contrastive_loss=first, whole_cohort_loss=second)
+        HeldOutLikelihood(
+            shape="straight",
+            straight=-1.0,
+            curved=None,
+            start=taken,
+            contrastive_loss=first,
+            whole_cohort_loss=second,
+            mixed_loss=mixed,
+        )
         for first, second in zip(contrastive, whole_cohort, strict=True)
     ]
     record = make_start_record(members)

@@ -50,21 +50,47 @@ def test_finished_sets_are_not_trained_again(folder: Path, undisturbed: Path) ->
         {"key": "other"},
     ],
 )
-def test_a_damaged_set_is_not_taken_for_a_finished_one(changes: dict[str, object], tmp_path: Path) -> None:
-    store, work = RunStore(tmp_path), make_plan(ModelConfig(patterns=(2,), members=1, method="contrastive"), 0, "x")[0]
+def test_a_damaged_set_is_not_taken_for_a_finished_one(
+    changes: dict[str, object], tmp_path: Path
+) -> None:
+    store, work = (
+        RunStore(tmp_path),
+        make_plan(ModelConfig(patterns=(2,), members=1, method="contrastive"), 0, "x")[
+            0
+        ],
+    )
     shapes = ContrastiveHead.shapes(5, 2)
-    head = ContrastiveHead.from_arrays({name: np.ones(shape) for name, shape in shapes.items()})
-    store.save(work, [Member(0, TrainingOutcome.CONVERGED, 1, head, np.ones((4, 2, 5)))])
+    head = ContrastiveHead.from_arrays(
+        {name: np.ones(shape) for name, shape in shapes.items()}
+    )
+    store.save(
+        work,
+        [
+            Member(
+                number=0,
+                outcome=TrainingOutcome.CONVERGED,
+                steps=1,
+                head=head,
+                patterns=np.ones((4, 2, 5)),
+            )
+        ],
+    )
     assert store.load(work) is not None
     path = store.path(work)
-    write_safetensors(path, from_bytes(path.read_bytes()), read_metadata(path) | changes)
+    write_safetensors(
+        path, from_bytes(path.read_bytes()), read_metadata(path) | changes
+    )
     assert store.load(work) is None
 
 
 @contextmanager
 def small_disk(path: Path, how: str) -> Iterator[Path]:
     path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", how, "tmpfs", str(path)], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", how, "tmpfs", str(path)],
+        capture_output=True,
+        check=False,
+    )
     if mounted.returncode:
         pytest.skip("a small disk cannot be mounted here: that needs root")
     try:
@@ -73,15 +99,26 @@ def small_disk(path: Path, how: str) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
-@pytest.mark.parametrize("engine", [["--workers", 1], ["--engine", "dask", "--workers", 2]])
+@pytest.mark.parametrize(
+    "engine", [["--workers", 1], ["--engine", "dask", "--workers", 2]]
+)
 @pytest.mark.slow
-def test_a_full_disk(folder: Path, undisturbed: Path, tmp_path: Path, engine: list[object]) -> None:
-    kilobytes = [len(content) // 1024 + 4 for _, content in sorted(sets(undisturbed).items())]
-    room = kilobytes[0] + kilobytes[1] + 580  # two of four sets, and the people of ten members
+def test_a_full_disk(
+    folder: Path, undisturbed: Path, tmp_path: Path, engine: list[object]
+) -> None:
+    kilobytes = [
+        len(content) // 1024 + 4 for _, content in sorted(sets(undisturbed).items())
+    ]
+    room = (
+        kilobytes[0] + kilobytes[1] + 580
+    )  # two of four sets, and the people of ten members
     with small_disk(tmp_path / "disk", f"size={room}k") as disk:
         done = run("fit", folder / "study.toml", "--out", disk, *engine)
         assert done.returncode == 1
-        assert re.search(r"error: cannot write \S+ \(No space left on device\): make room and run again\.", done.stderr)
+        assert re.search(
+            r"error: cannot write \S+ \(No space left on device\): make room and run again\.",
+            done.stderr,
+        )
         assert "Traceback" not in done.stderr
         kept = sets(disk)
         assert 0 < len(kept) < 4
@@ -113,12 +150,15 @@ def test_a_slow_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(StudyError, match="is not seen here"):
         store.wait_for(work)
     with pytest.raises(
-        StudyError, match=f"{socket.gethostname()} does not see .*people-0.npz: give an --out on a file"
+        StudyError,
+        match=f"{socket.gethostname()} does not see .*people-0.npz: give an --out on a file",
     ):
         stores.load_people(tmp_path / "people-0.npz")
 
 
-def test_a_second_client_is_refused_and_told_who_works_there(folder: Path, tmp_path: Path) -> None:
+def test_a_second_client_is_refused_and_told_who_works_there(
+    folder: Path, tmp_path: Path
+) -> None:
     with lock_folder(tmp_path / "runs"):
         second = run("fit", folder / "study.toml", "--out", tmp_path)
     assert second.returncode == 1
@@ -129,20 +169,30 @@ def test_a_second_client_is_refused_and_told_who_works_there(folder: Path, tmp_p
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
 @pytest.mark.parametrize("name", ["lock", ".lock"])
-def test_a_link_in_place_of_a_lock_is_refused_in_one_line(folder: Path, tmp_path: Path, name: str) -> None:
+def test_a_link_in_place_of_a_lock_is_refused_in_one_line(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
     foreign = tmp_path / "foreign.txt"
     foreign.write_text("precious")
     (tmp_path / "out" / "runs").mkdir(parents=True)
     (tmp_path / "out" / "runs" / name).symlink_to(foreign)
     done = run("fit", folder / "study.toml", "--out", tmp_path / "out")
     assert done.returncode == 1
-    errors = [line for line in done.stderr.splitlines() if not line.startswith(("warning:", "note:"))]
+    errors = [
+        line
+        for line in done.stderr.splitlines()
+        if not line.startswith(("warning:", "note:"))
+    ]
     assert len(errors) == 1
-    assert f"{name} is a link, which a lock does not follow: delete the link" in errors[0]
+    assert (
+        f"{name} is a link, which a lock does not follow: delete the link" in errors[0]
+    )
     assert foreign.read_text() == "precious"
 
 
-def test_a_stale_lock_is_replaced_and_no_lock_is_left(folder: Path, undisturbed: Path) -> None:
+def test_a_stale_lock_is_replaced_and_no_lock_is_left(
+    folder: Path, undisturbed: Path
+) -> None:
     runs, expected = undisturbed / "runs", outputs(undisturbed)
     (runs / "lock").write_text(f"process {10**30} on {socket.gethostname()} since noon")
     done = run("fit", folder / "study.toml", "--out", undisturbed)

@@ -32,19 +32,33 @@ def test_what_changes_the_fingerprint() -> None:
         keys(with_(method="contrastive")),
     ):
         assert not set(keys()) & set(other)
-    assert set(keys()) < set(keys(with_(members=20)))  # more members keep the first ones
+    assert set(keys()) < set(
+        keys(with_(members=20))
+    )  # more members keep the first ones
     assert set(keys()) < set(keys(with_(patterns=(2, 3))))
 
 
 def test_one_value_in_the_table_changes_the_fingerprint(folder: Path) -> None:
     asked = {"group": "group", "covariates": ["age"]}
     table = pd.read_csv(folder / "volumes.csv")
-    first = ri.read_cohort(folder / "volumes.csv", folder / "participants.tsv", **asked).fingerprint()
+    first = ri.read_cohort(
+        folder / "volumes.csv", folder / "participants.tsv", **asked
+    ).fingerprint()
     table.sample(frac=1, random_state=0).to_csv(folder / "shuffled.csv", index=False)
-    assert ri.read_cohort(folder / "shuffled.csv", folder / "participants.tsv", **asked).fingerprint() == first
+    assert (
+        ri.read_cohort(
+            folder / "shuffled.csv", folder / "participants.tsv", **asked
+        ).fingerprint()
+        == first
+    )
     table.iloc[5, 7] += 0.01
     table.to_csv(folder / "changed.csv", index=False)
-    assert ri.read_cohort(folder / "changed.csv", folder / "participants.tsv", **asked).fingerprint() != first
+    assert (
+        ri.read_cohort(
+            folder / "changed.csv", folder / "participants.tsv", **asked
+        ).fingerprint()
+        != first
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +79,10 @@ def test_lambda_is_the_methods_where_it_is_left_open(
 
 
 def test_a_copula_is_learnt_where_it_is_asked_for() -> None:
-    assert [ModelConfig(method="surreal-gan", correlated=c).resolve_values()["correlated"] for c in (False, True)] == [
+    assert [
+        ModelConfig(method="surreal-gan", correlated=c).resolve_values()["correlated"]
+        for c in (False, True)
+    ] == [
         0,
         1,
     ]
@@ -76,4 +93,6 @@ def test_misspelt_method_values_are_suggested() -> None:
     with pytest.raises(ri.RindicesError, match="did you mean 'max_steps'"):
         make_plan(model, 0, "x")
     with pytest.raises(StudyError, match="contrastive has no max_steps"):
-        make_plan(ModelConfig(method="contrastive", method_settings={"max_steps": 5}), 0, "x")
+        make_plan(
+            ModelConfig(method="contrastive", method_settings={"max_steps": 5}), 0, "x"
+        )

@@ -24,10 +24,18 @@ N_REGIONS = 12
 
 @cache
 def simulate_study(seed: int = 0) -> SimulatedCohort:
-    """Return 150 controls and 200 patients with 12 regions, four of each pattern, whose patterns are strong."""
+    """Return 150 controls and 200 patients with 12 regions, four of each pattern, whose
+    patterns are strong.
+    """
     simulated = simulate_few_regions(replace(TASKS["small"], rate=0.4), seed)
-    kept = [name for pattern in TASKS["small"].patterns for name in pattern[: N_REGIONS // 3]]
-    volumes = simulated.cohort.volumes[[name for name in simulated.cohort.volumes if name in kept]]
+    kept = [
+        name
+        for pattern in TASKS["small"].patterns
+        for name in pattern[: N_REGIONS // 3]
+    ]
+    volumes = simulated.cohort.volumes[
+        [name for name in simulated.cohort.volumes if name in kept]
+    ]
     return replace(simulated, cohort=replace(simulated.cohort, volumes=volumes))
 
 
@@ -44,12 +52,18 @@ def split_cohort(cohort: Cohort, n_sites: int, seed: int = 0) -> dict[str, Cohor
 
 def make_transport(cohorts: dict[str, Cohort]) -> InMemoryTransport:
     """Return sites in memory."""
-    return InMemoryTransport([LocalPeople(name, cohorts[name]) for name in sorted(cohorts)])
+    return InMemoryTransport(
+        [LocalPeople(name, cohorts[name]) for name in sorted(cohorts)]
+    )
 
 
-def fit_parts(cohorts: dict[str, Cohort], model: ModelConfig, **settings: Any) -> FittedModel:
+def fit_parts(
+    cohorts: dict[str, Cohort], model: ModelConfig, **settings: Any
+) -> FittedModel:
     """Return the model of parts in memory."""
-    result = run_study_from_sums(make_transport(cohorts), SumsSettings(model, **settings))
+    result = run_study_from_sums(
+        make_transport(cohorts), SumsSettings(model=model, **settings)
+    )
     assert result.model is not None
     return result.model
 
@@ -58,6 +72,8 @@ def prepare_rounds(
     cohorts: dict[str, Cohort], harmonise: bool = False, members: int = 2
 ) -> tuple[AdjustedSums, PreparedRounds]:
     """Return the sums of everyone, and rounds with the preparations of members."""
-    rounds = Rounds(make_transport(cohorts))
-    sums, by_member, plan = ask_for_adjustment(rounds, None, harmonise, lambda counts: SubsetPlan(0, members))
+    rounds = Rounds(transport=make_transport(cohorts))
+    sums, by_member, plan = ask_for_adjustment(
+        rounds, None, harmonise, lambda counts: SubsetPlan(seed=0, members=members)
+    )
     return sums, ask_for_transform(rounds, sums, by_member, plan)

@@ -22,12 +22,18 @@ def make_cumulative(values: np.ndarray) -> np.ndarray:
 def test_quantiles_are_close() -> None:
     shares = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     np.testing.assert_allclose(
-        compute_quantiles(make_cumulative(PATIENTS), shares), np.quantile(PATIENTS, shares), atol=0.015
+        compute_quantiles(make_cumulative(PATIENTS), shares),
+        np.quantile(PATIENTS, shares),
+        atol=0.015,
     )
 
 
 def test_auc_and_carriers_are_close() -> None:
     controls, patients = make_cumulative(CONTROLS), make_cumulative(PATIENTS)
-    assert compute_auc(controls, patients) == pytest.approx((PATIENTS[:, None] > CONTROLS).mean(), abs=0.01)
+    assert compute_auc(controls, patients) == pytest.approx(
+        (PATIENTS[:, None] > CONTROLS).mean(), abs=0.01
+    )
     above = (np.quantile(CONTROLS, 0.95) < PATIENTS).mean()
-    assert compute_carrier_share(controls, patients) == pytest.approx((above - 0.05) / 0.95, abs=0.03)
+    assert compute_carrier_share(controls, patients) == pytest.approx(
+        (above - 0.05) / 0.95, abs=0.03
+    )

@@ -12,14 +12,28 @@ from rindices.sums.messages import (
     unpack_symmetric,
 )
 
-ANSWER = Answer("d" * 64, [12], {"x": np.arange(6.0).reshape(2, 3)}, {"unit": "mm3"})
+ANSWER = Answer(
+    request="d" * 64,
+    numbers=[12],
+    arrays={"x": np.arange(6.0).reshape(2, 3)},
+    facts={"unit": "mm3"},
+)
 
 
 def test_answer_and_request_survive() -> None:
     again = Answer.decode(ANSWER.encode())
-    assert (again.request, again.numbers, again.facts) == ("d" * 64, [12], {"unit": "mm3"})
+    assert (again.request, again.numbers, again.facts) == (
+        "d" * 64,
+        [12],
+        {"unit": "mm3"},
+    )
     np.testing.assert_array_equal(again.arrays["x"], ANSWER.arrays["x"])
-    request = Request("curves", 2, {"tasks": [["member-0", ""]]}, {"w": np.ones((1, 2))})
+    request = Request(
+        kind="curves",
+        round=2,
+        settings={"tasks": [["member-0", ""]]},
+        arrays={"w": np.ones((1, 2))},
+    )
     assert Request.decode(request.encode()).encode() == request.encode()
 
 

@@ -1,4 +1,6 @@
-"""Cross-fitted R-indices of the people of a site: chance does not look like a marker."""
+"""Cross-fitted R-indices of the people of a site: chance does not look like
+a marker.
+"""
 
 from dataclasses import replace
 
@@ -21,15 +23,20 @@ def test_exchanged_labels_do_not_separate_the_people_of_a_site() -> None:
     noise = replace(cohort, people=cohort.people.assign(**{GROUP: labels}))
     transport = make_transport(split_cohort(noise, 2))
     model = ModelConfig(patterns=(1,), method="mean-difference")
-    fitted = SumsFit(Rounds(transport), SumsSettings(model)).run()
+    _, fitted = SumsFit(Rounds(transport=transport), SumsSettings(model=model)).run()
+    assert fitted is not None
     own, in_sample = [], []
     for site in transport.parts:
         table = site.tabulate_people(fitted)
-        assert table["members_behind"].between(0, 2).all()  # a member that does not agree is left out
+        assert (
+            table["members_behind"].between(0, 2).all()
+        )  # a member that does not agree is left out
         used = table["r1"].notna().to_numpy()
         assert used.mean() > 0.6
         own.append(roc_auc_score(site.cohort.is_patient[used], table["r1"][used]))
-        in_sample.append(roc_auc_score(site.cohort.is_patient, fitted.apply(site.cohort)["r1"]))
+        in_sample.append(
+            roc_auc_score(site.cohort.is_patient, fitted.apply(site.cohort)["r1"])
+        )
     assert np.mean(own) == pytest.approx(0.5, abs=0.08)
     assert np.mean(in_sample) > np.mean(own) + 0.02
 

@@ -18,7 +18,23 @@ HEADERS = """
 NAMES = st.sampled_from([*HEADERS.split(), "", " x ", 'q"', "total intracranial"])
 CELLS = st.one_of(
     st.sampled_from(
-        ["", "1", "0", "-1", "3500.5", "1e9", "1e999", "-0", "nan", "n/a", "inf", "CN", "AD", "sub-01", "a,b"]
+        [
+            "",
+            "1",
+            "0",
+            "-1",
+            "3500.5",
+            "1e9",
+            "1e999",
+            "-0",
+            "nan",
+            "n/a",
+            "inf",
+            "CN",
+            "AD",
+            "sub-01",
+            "a,b",
+        ]
     ),
     st.integers(-(10**25), 10**25).map(str),
     st.floats().map(repr),
@@ -32,37 +48,99 @@ def tables(draw: st.DrawFn) -> bytes:
     separator = draw(st.sampled_from([",", "\t", ";", " "]))
     end = draw(st.sampled_from(["\n", "\r\n", "\r\r\n", "\r"]))
     header = draw(st.lists(NAMES, min_size=width, max_size=width))
-    lengths = st.integers(width, width) if draw(st.booleans()) else st.integers(0, width + 1)
-    rows = draw(st.lists(lengths.flatmap(lambda n: st.lists(CELLS, min_size=n, max_size=n)), max_size=6))
+    lengths = (
+        st.integers(width, width) if draw(st.booleans()) else st.integers(0, width + 1)
+    )
+    rows = draw(
+        st.lists(
+            lengths.flatmap(lambda n: st.lists(CELLS, min_size=n, max_size=n)),
+            max_size=6,
+        )
+    )
     text = end.join(separator.join(row) for row in [header, *rows])
-    return text.encode(draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16"])), errors="replace")
+    return text.encode(
+        draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16"])), errors="replace"
+    )
 
 
 WRONG_CELLS = st.sampled_from(
-    ["", "0", "-5", "1e9", "1e308", "inf", "nan", "n/a", "text", "1,234", "3 500", "'1'", "-9", "1e-320"]
+    [
+        "",
+        "0",
+        "-5",
+        "1e9",
+        "1e308",
+        "inf",
+        "nan",
+        "n/a",
+        "text",
+        "1,234",
+        "3 500",
+        "'1'",
+        "-9",
+        "1e-320",
+    ]
 )
-REGIONS = ["47", "48", "31", "32", "MUSE_59", "Lhippo", "lh_insula_volume", "lh_cuneus_volume", "roi1", "roi2", "roi3"]
+REGIONS = [
+    "47",
+    "48",
+    "31",
+    "32",
+    "MUSE_59",
+    "Lhippo",
+    "lh_insula_volume",
+    "lh_cuneus_volume",
+    "roi1",
+    "roi2",
+    "roi3",
+]
 ABOUT = ["age", "sex", "site", "session_id", "icv", "diagnosis", "Unnamed: 0", "score"]
 
 
 @st.composite
 def near_tables(draw: st.DrawFn) -> tuple[bytes, bytes]:
-    """Volumes and participants that are almost right: distinct names, ids that belong together, a few wrong cells."""
+    """Volumes and participants that are almost right: distinct names, ids that belong
+    together, a few wrong cells.
+    """
     people = draw(st.integers(1, 12))
-    ids = [draw(st.sampled_from(["sub-{}", "{}", "sub-{}_ses-1", "x/{}.nii"])).format(k) for k in range(people)]
-    regions = draw(st.lists(st.sampled_from(REGIONS), min_size=2, max_size=8, unique=True))
-    wrong = draw(st.sets(st.tuples(st.integers(0, people - 1), st.integers(0, len(regions) - 1)), max_size=3))
+    ids = [
+        draw(st.sampled_from(["sub-{}", "{}", "sub-{}_ses-1", "x/{}.nii"])).format(k)
+        for k in range(people)
+    ]
+    regions = draw(
+        st.lists(st.sampled_from(REGIONS), min_size=2, max_size=8, unique=True)
+    )
+    wrong = draw(
+        st.sets(
+            st.tuples(st.integers(0, people - 1), st.integers(0, len(regions) - 1)),
+            max_size=3,
+        )
+    )
     rows = [
-        [draw(WRONG_CELLS) if (k, j) in wrong else f"{2000 + 37 * k + 11 * j}.5" for j in range(len(regions))]
+        [
+            draw(WRONG_CELLS) if (k, j) in wrong else f"{2000 + 37 * k + 11 * j}.5"
+            for j in range(len(regions))
+        ]
         for k in range(people)
     ]
     about = draw(st.lists(st.sampled_from(ABOUT), max_size=5, unique=True))
-    cells = st.sampled_from(["1", "2", "60.5", "CN", "AD", "F", "M", "", "n/a", "-9", "1500000", "old"])
+    cells = st.sampled_from(
+        ["1", "2", "60.5", "CN", "AD", "F", "M", "", "n/a", "-9", "1500000", "old"]
+    )
     facts = [[draw(cells) for _ in about] for _ in range(people)]
     separator = draw(st.sampled_from([",", "\t", ";"]))
-    first = [["ID", *regions], *([name, *row] for name, row in zip(ids, rows, strict=True))]
-    second = [["participant_id", *about], *([name, *row] for name, row in zip(ids, facts, strict=True))]
-    texts = ("\n".join(separator.join(row) for row in table) for table in (first, draw(st.permutations(second[1:]))))
+    first = [
+        ["ID", *regions],
+        *([name, *row] for name, row in zip(ids, rows, strict=True)),
+    ]
+    second = [
+        ["participant_id", *about],
+        *([name, *row] for name, row in zip(ids, facts, strict=True)),
+    ]
+    texts = (
+        "\n".join(separator.join(row) for row in table)
+        for table in (first, draw(st.permutations(second[1:])))
+    )
     volumes, others = texts
     return volumes.encode(), (separator.join(second[0]) + "\n" + others).encode()
 
@@ -70,7 +148,11 @@ def near_tables(draw: st.DrawFn) -> tuple[bytes, bytes]:
 def examine_bytes(folder: Path, first: bytes, second: bytes | None) -> bool:
     """Read the files, check the result, and return whether they became a cohort."""
     (folder / "v.csv").write_bytes(first)
-    options: dict[str, object] = {"covariates": ["age", "icv"], "group": "diagnosis", "on_missing": "drop"}
+    options: dict[str, object] = {
+        "covariates": ["age", "icv"],
+        "group": "diagnosis",
+        "on_missing": "drop",
+    }
     if second is None:
         result = validate_files(folder / "v.csv")
     else:
@@ -87,13 +169,17 @@ def examine_bytes(folder: Path, first: bytes, second: bytes | None) -> bool:
 
 @MANY
 @given(first=st.binary(max_size=300), second=st.none() | st.binary(max_size=100))
-def test_random_bytes(first: bytes, second: bytes | None, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_random_bytes(
+    first: bytes, second: bytes | None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     examine_bytes(tmp_path_factory.getbasetemp(), first, second)
 
 
 @MANY
 @given(first=tables(), second=st.none() | tables())
-def test_random_tables(first: bytes, second: bytes | None, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_random_tables(
+    first: bytes, second: bytes | None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     examine_bytes(tmp_path_factory.getbasetemp(), first, second)
 
 
@@ -105,7 +191,11 @@ ACCEPTED: Counter[bool] = Counter()
 def test_random_tables_that_are_almost_right(
     files: tuple[bytes, bytes], together: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    ACCEPTED[examine_bytes(tmp_path_factory.getbasetemp(), files[0], files[1] if together else None)] += 1
+    ACCEPTED[
+        examine_bytes(
+            tmp_path_factory.getbasetemp(), files[0], files[1] if together else None
+        )
+    ] += 1
 
 
 def test_some_of_the_random_tables_are_accepted() -> None:

@@ -14,6 +14,15 @@ def test_other_scans_are_not_counted_as_participants(tmp_path: Path) -> None:
     people = participants_of(muse_volumes(22)).assign(session="1")
     later = people.iloc[:5].assign(session="2")
     pd.concat([people, later]).to_csv(tmp_path / "p.tsv", sep="\t", index=False)
-    tables = [str(tmp_path / "v.csv"), "--participants", str(tmp_path / "p.tsv"), "--session", "session"]
+    tables = [
+        str(tmp_path / "v.csv"),
+        "--participants",
+        str(tmp_path / "p.tsv"),
+        "--session",
+        "session",
+    ]
     done = CliRunner().invoke(app, ["check", *tables])
-    assert "2 participants and 5 other scans of participants are not in v.csv" in " ".join(done.output.split())
+    assert (
+        "2 participants and 5 other scans of participants are not in v.csv"
+        in " ".join(done.output.split())
+    )

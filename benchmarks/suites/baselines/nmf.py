@@ -1,17 +1,19 @@
 """Two variants of NMF that no maintained package offers: opNMF and DNMF.
 
-Shape letters: N people, R regions, M patterns. The estimators are in `benchmarks.suites.baselines.decompositions`.
+Shape letters: N people, R regions, M patterns. The estimators are in
+`benchmarks.suites.baselines.decompositions`.
 
 References
 ----------
-Yang Z, Oja E (2010). Linear and nonlinear projective nonnegative matrix factorization. IEEE Trans Neural Netw 21(5).
-(opNMF, its equation for W)
+Yang Z, Oja E (2010). Linear and nonlinear projective nonnegative matrix factorization.
+IEEE Trans Neural Netw 21(5). (opNMF, its equation for W)
 
-Zafeiriou S et al. (2006). Exploiting discriminant information in nonnegative matrix factorization. IEEE Trans Neural
-Netw 17(3). Kotsia I, Zafeiriou S, Pitas I (2007). IEEE Trans Inf Forensics Secur 2(3). (DNMF, its penalty)
+Zafeiriou S et al. (2006). Exploiting discriminant information in nonnegative matrix
+factorization. IEEE Trans Neural Netw 17(3). Kotsia I, Zafeiriou S, Pitas I (2007). IEEE
+Trans Inf Forensics Secur 2(3). (DNMF, its penalty)
 
-Pompili F et al. (2014). Two algorithms for orthogonal nonnegative matrix factorization. Neurocomputing 141.
-(orthogonality as an assignment)
+Pompili F et al. (2014). Two algorithms for orthogonal nonnegative matrix factorization.
+Neurocomputing 141. (orthogonality as an assignment)
 """
 
 from collections.abc import Callable
@@ -70,14 +72,18 @@ def _compute_projection_error(gram: FloatArray, factor: FloatArray) -> float:
     return float(error) / total
 
 
-def orthogonal_nmf(gram: FloatArray, start: FloatArray, max_iter: int = 5000, tol: float = 1e-8) -> OrthogonalFactor:
+def orthogonal_nmf(
+    gram: FloatArray, start: FloatArray, max_iter: int = 5000, tol: float = 1e-8
+) -> OrthogonalFactor:
     """Find a nonnegative orthonormal W with a small ||X - WW'X|| (opNMF).
 
-    There are two stages. The first applies the multiplicative update of Yang and Oja, damped where it would raise the
-    error. On data with a strong common factor, such as brains, its fixed point is not orthonormal (columns overlap by
-    0.1 to 0.3), since nothing keeps two columns off the same region. The second stage keeps W'W = I exactly: every
-    region belongs to the column that explains it best, and within its regions a column follows the same update, which
-    is then the power iteration. Both halves of such a step minimise the error, so it falls until no region moves.
+    There are two stages. The first applies the multiplicative update of Yang and Oja,
+    damped where it would raise the error. On data with a strong common factor, such as
+    brains, its fixed point is not orthonormal (columns overlap by 0.1 to 0.3), since
+    nothing keeps two columns off the same region. The second stage keeps W'W = I
+    exactly: every region belongs to the column that explains it best, and within its
+    regions a column follows the same update, which is then the power iteration. Both
+    halves of such a step minimise the error, so it falls until no region moves.
 
     Parameters
     ----------
@@ -95,10 +101,16 @@ def orthogonal_nmf(gram: FloatArray, start: FloatArray, max_iter: int = 5000, to
     OrthogonalFactor
     """
     factor = _rescale_factor(gram, start)
-    factor, relaxed_errors, relaxed_converged = _minimise_error(gram, factor, _apply_damped_update, max_iter, tol)
+    factor, relaxed_errors, relaxed_converged = _minimise_error(
+        gram, factor, _apply_damped_update, max_iter, tol
+    )
     factor = _build_disjoint_factor(gram, factor, gram @ factor, factor.argmax(axis=1))
-    factor, errors, converged = _minimise_error(gram, factor, _reassign_regions, max_iter, tol)
-    return OrthogonalFactor(factor, errors, relaxed_errors, relaxed_converged and converged)
+    factor, errors, converged = _minimise_error(
+        gram, factor, _reassign_regions, max_iter, tol
+    )
+    return OrthogonalFactor(
+        factor, errors, relaxed_errors, relaxed_converged and converged
+    )
 
 
 def _minimise_error(
@@ -108,7 +120,9 @@ def _minimise_error(
     max_iter: int,
     tol: float,
 ) -> tuple[FloatArray, FloatArray, bool]:
-    """Apply an update until the error no longer falls; return W, the errors and whether it stopped before the limit."""
+    """Apply an update until the error no longer falls; return W, the errors and whether
+    it stopped before the limit.
+    """
     errors = [_compute_projection_error(gram, factor)]
     for _ in range(max_iter):
         updated = update(gram, factor)
@@ -121,7 +135,9 @@ def _minimise_error(
 
 
 def _apply_damped_update(gram: FloatArray, factor: FloatArray) -> FloatArray:
-    """Apply the multiplicative update of Yang and Oja, damped until it does not raise the error."""
+    """Apply the multiplicative update of Yang and Oja, damped until it does not raise
+    the error.
+    """
     error = _compute_projection_error(gram, factor)
     ratio = _compute_update_ratio(gram, factor)
     for halving in range(_MAX_HALVINGS):
@@ -132,16 +148,22 @@ def _apply_damped_update(gram: FloatArray, factor: FloatArray) -> FloatArray:
 
 
 def _compute_update_ratio(gram: FloatArray, factor: FloatArray) -> FloatArray:
-    """Return the published factor of the update, (XX'W) / (WW'XX'W), and 1 where both are zero."""
+    """Return the published factor of the update, (XX'W) / (WW'XX'W), and 1 where both
+    are zero.
+    """
     numerator = gram @ factor
     denominator = factor @ (factor.T @ numerator)
-    return np.where(denominator > _EPSILON, numerator / np.maximum(denominator, _EPSILON), 1.0)
+    return np.where(
+        denominator > _EPSILON, numerator / np.maximum(denominator, _EPSILON), 1.0
+    )
 
 
 def _rescale_factor(gram: FloatArray, factor: FloatArray) -> FloatArray:
     """Multiply W by the number that minimises its projection error."""
     projected = factor.T @ gram @ factor
-    squared_scale = np.trace(projected) / max(float(np.sum((factor.T @ factor) * projected)), _EPSILON)
+    squared_scale = np.trace(projected) / max(
+        float(np.sum((factor.T @ factor) * projected)), _EPSILON
+    )
     return factor * float(np.sqrt(squared_scale))
 
 
@@ -153,17 +175,25 @@ def _reassign_regions(gram: FloatArray, factor: FloatArray) -> FloatArray:
 
 
 def _compute_explained_squares(factor: FloatArray, product: FloatArray) -> FloatArray:
-    """Return the sum of squares of region i that column k explains, (R, M); ``product`` is XX'W."""
+    """Return the sum of squares of region i that column k explains, (R, M); ``product``
+    is XX'W.
+    """
     strength = np.sum(factor * product, axis=0)
     return np.asarray(product**2 / np.maximum(strength, _EPSILON), dtype=np.float64)
 
 
-def _build_disjoint_factor(gram: FloatArray, factor: FloatArray, product: FloatArray, column: IntArray) -> FloatArray:
-    """Return an orthonormal W with region i only in column[i], weighted by ``product`` XX'W."""
+def _build_disjoint_factor(
+    gram: FloatArray, factor: FloatArray, product: FloatArray, column: IntArray
+) -> FloatArray:
+    """Return an orthonormal W with region i only in column[i], weighted by ``product``
+    XX'W.
+    """
     rows = np.arange(len(product))
     disjoint = np.zeros_like(product)
     disjoint[rows, column] = product[rows, column]
-    unexplained = np.diag(gram) - _compute_explained_squares(factor, product)[rows, column]
+    unexplained = (
+        np.diag(gram) - _compute_explained_squares(factor, product)[rows, column]
+    )
     for empty in np.flatnonzero(~disjoint.any(axis=0)):
         region = _find_spare_region(disjoint, unexplained)
         disjoint[region] = 0.0
@@ -178,8 +208,11 @@ def _find_spare_region(factor: FloatArray, unexplained: FloatArray) -> int:
     return int(np.argmax(np.where(only_of_its_column, -np.inf, unexplained)))
 
 
-def initialise_nndsvd(data: FloatArray, n_patterns: int, rng: np.random.Generator) -> FloatArray:
-    """Compute a nonnegative start from the singular vectors (Boutsidis and Gallopoulos 2008).
+def initialise_nndsvd(
+    data: FloatArray, n_patterns: int, rng: np.random.Generator
+) -> FloatArray:
+    """Compute a nonnegative start from the singular vectors (Boutsidis and Gallopoulos
+    2008).
 
     Parameters
     ----------
@@ -197,18 +230,24 @@ def initialise_nndsvd(data: FloatArray, n_patterns: int, rng: np.random.Generato
     rank = int(np.sum(singular_values > singular_values[0] * 1e-10))
     factor = rng.random((len(data), n_patterns)) / len(data)
     for k in range(min(rank, n_patterns)):
-        factor[:, k] = np.sqrt(singular_values[k]) * _select_nonnegative_part(left[:, k], right[k])
+        factor[:, k] = np.sqrt(singular_values[k]) * _select_nonnegative_part(
+            left[:, k], right[k]
+        )
     return factor
 
 
 def _select_nonnegative_part(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return the positive or the negative part of a left singular vector, whichever has more weight."""
+    """Return the positive or the negative part of a left singular vector, whichever has
+    more weight.
+    """
     parts = [(np.maximum(s * left, 0), np.maximum(s * right, 0)) for s in (1.0, -1.0)]
     lengths = [(np.linalg.norm(u), np.linalg.norm(v)) for u, v in parts]
     weights = [float(a * b) for a, b in lengths]
     best = int(np.argmax(weights))
     length = max(float(lengths[best][0]), _EPSILON)
-    return np.asarray(parts[best][0] * (np.sqrt(weights[best]) / length), dtype=np.float64)
+    return np.asarray(
+        parts[best][0] * (np.sqrt(weights[best]) / length), dtype=np.float64
+    )
 
 
 def discriminant_nmf(
@@ -223,10 +262,12 @@ def discriminant_nmf(
 ) -> DiscriminantFactors:
     """Factorise with coefficients that also separate two groups (DNMF).
 
-    Minimises ||X - HW||^2 + within * tr(S_w) - between * tr(S_b) over H, W >= 0, where S_w and S_b are the scatter of
-    the rows of H within and between groups. The rows of W have length 1; otherwise scaling would avoid the penalty.
-    With P the averaging within groups and Q the averaging over all, tr(S_w) = tr(H'(I - P)H) and tr(S_b) =
-    tr(H'(P - Q)H), so the terms with a minus, (within + between) PH, are in the numerator of the multiplicative update.
+    Minimises ||X - HW||^2 + within * tr(S_w) - between * tr(S_b) over H, W >= 0, where
+    S_w and S_b are the scatter of the rows of H within and between groups. The rows of
+    W have length 1; otherwise scaling would avoid the penalty. With P the averaging
+    within groups and Q the averaging over all, tr(S_w) = tr(H'(I - P)H) and tr(S_b) =
+    tr(H'(P - Q)H), so the terms with a minus, (within + between) PH, are in the
+    numerator of the multiplicative update.
 
     Parameters
     ----------
@@ -238,7 +279,8 @@ def discriminant_nmf(
     rng : numpy Generator
         Draws the start.
     within, between : float
-        Weights gamma and delta of the scatters; the objective is bounded from below for `between` < 1.
+        Weights gamma and delta of the scatters; the objective is bounded from below for
+        `between` < 1.
     max_iter : int
     tol : float
         Stops when the relative change of the coefficients is smaller.
@@ -252,7 +294,9 @@ def discriminant_nmf(
     components = scale * (0.5 + rng.random((n_patterns, data.shape[1])))
     for _ in range(max_iter):
         before = coefficients
-        coefficients = _update_coefficients(data, labels, coefficients, components, within, between)
+        coefficients = _update_coefficients(
+            data, labels, coefficients, components, within, between
+        )
         components = _update_components(data, coefficients, components)
         coefficients, components = _normalise_rows(coefficients, components)
         if np.linalg.norm(coefficients - before) < tol * np.linalg.norm(before):
@@ -261,17 +305,26 @@ def discriminant_nmf(
 
 
 def _update_coefficients(
-    data: FloatArray, labels: IntArray, h: FloatArray, w: FloatArray, within: float, between: float
+    data: FloatArray,
+    labels: IntArray,
+    h: FloatArray,
+    w: FloatArray,
+    within: float,
+    between: float,
 ) -> FloatArray:
     """Apply the multiplicative update of H (N, M) with both scatters."""
     numerator = data @ w.T + (within + between) * _broadcast_group_means(h, labels)
     denominator = h @ (w @ w.T) + within * h + between * h.mean(axis=0)
-    return np.asarray(h * numerator / np.maximum(denominator, _EPSILON), dtype=np.float64)
+    return np.asarray(
+        h * numerator / np.maximum(denominator, _EPSILON), dtype=np.float64
+    )
 
 
 def _update_components(data: FloatArray, h: FloatArray, w: FloatArray) -> FloatArray:
     """Apply Lee and Seung's multiplicative update of W (M, R)."""
-    return np.asarray(w * (h.T @ data) / np.maximum((h.T @ h) @ w, _EPSILON), dtype=np.float64)
+    return np.asarray(
+        w * (h.T @ data) / np.maximum((h.T @ h) @ w, _EPSILON), dtype=np.float64
+    )
 
 
 def _broadcast_group_means(h: FloatArray, labels: IntArray) -> FloatArray:
@@ -281,6 +334,8 @@ def _broadcast_group_means(h: FloatArray, labels: IntArray) -> FloatArray:
 
 
 def _normalise_rows(h: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Scale the rows of W to length 1 and the columns of H so that HW stays the same."""
+    """Scale the rows of W to length 1 and the columns of H so that HW stays
+    the same.
+    """
     length = np.maximum(np.linalg.norm(w, axis=1), _EPSILON)
     return h * length, w / length[:, None]

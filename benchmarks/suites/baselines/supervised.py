@@ -1,6 +1,8 @@
-"""Regression on the true severities (the paper's section B.6), an upper reference for the learners.
+"""Regression on the true severities (the paper's section B.6), an upper reference for
+the learners.
 
-Learners never see true severities. Shape letters: N people, R regions, M patterns, F folds.
+Learners never see true severities. Shape letters: N people, R regions, M patterns, F
+folds.
 """
 
 from typing import Any, Literal, NamedTuple, get_args
@@ -27,7 +29,8 @@ class SupervisedPredictions(NamedTuple):
     Attributes
     ----------
     train : ndarray of shape (F, N, M)
-        Predictions of each fold's model for its training people; NaN for its held-out people.
+        Predictions of each fold's model for its training people; NaN for its held-out
+        people.
     test : ndarray of shape (N, M)
         Held-out predictions.
     fold : ndarray of shape (N,)
@@ -40,7 +43,11 @@ class SupervisedPredictions(NamedTuple):
 
 
 def cross_validate_supervised(
-    X: ArrayLike, S: ArrayLike, model: SupervisedModel = "linear", folds: int = 5, seed: int = 0
+    X: ArrayLike,
+    S: ArrayLike,
+    model: SupervisedModel = "linear",
+    folds: int = 5,
+    seed: int = 0,
 ) -> SupervisedPredictions:
     """Predict severities from regions by regression, under cross-validation.
 
@@ -51,8 +58,9 @@ def cross_validate_supervised(
     S : array-like of shape (N, M) or (N,)
         Their true severities.
     model : {"linear", "ridge", "svr"}
-        Least squares; ridge with its penalty chosen inside each training fold; support vector regression with an RBF
-        kernel. Regions are standardised on the training fold.
+        Least squares; ridge with its penalty chosen inside each training fold; support
+        vector regression with an RBF kernel. Regions are standardised on the training
+        fold.
     folds : int
         F.
     seed : int
@@ -67,7 +75,9 @@ def cross_validate_supervised(
     severities = severities[:, None] if severities.ndim == 1 else severities
     check_consistent_length(regions, severities)
     if not 2 <= folds <= len(regions):
-        raise InputError(f"{folds} folds for {len(regions)} people; give 2 to {len(regions)}.")
+        raise InputError(
+            f"{folds} folds for {len(regions)} people; give 2 to {len(regions)}."
+        )
     train = np.full((folds, *severities.shape), np.nan)
     test, fold = np.empty_like(severities), np.empty(len(regions), dtype=np.intp)
     splitter = KFold(folds, shuffle=True, random_state=seed)
@@ -87,5 +97,7 @@ def _make_regression(model: str) -> Any:
         "svr": lambda: MultiOutputRegressor(SVR(kernel="rbf")),
     }
     if model not in regressions:
-        raise InputError(f"model is {model!r}; give one of {', '.join(get_args(SupervisedModel))}.")
+        raise InputError(
+            f"model is {model!r}; give one of {', '.join(get_args(SupervisedModel))}."
+        )
     return make_pipeline(StandardScaler(), regressions[model]())

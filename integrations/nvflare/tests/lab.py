@@ -1,4 +1,6 @@
-"""A server and its clients as real processes, with start kits by ``nvflare cert`` and ``nvflare package``."""
+"""A server and its clients as real processes, with start kits by ``nvflare cert`` and
+``nvflare package``.
+"""
 
 import json
 import os
@@ -23,7 +25,11 @@ WAIT = 30
 """Seconds that a server waits for the answers of a round."""
 SERVER, ADMIN, LEAD = "localhost", "admin@centre.org", "lead@centre.org"
 SOURCE = Path(__file__).parents[1] / "src"
-TYPES = {SERVER: "type: server", ADMIN: "type: admin, role: org_admin", LEAD: "type: admin, role: lead"}
+TYPES = {
+    SERVER: "type: server",
+    ADMIN: "type: admin, role: org_admin",
+    LEAD: "type: admin, role: lead",
+}
 
 
 def join_path(source: Path) -> str:
@@ -32,7 +38,9 @@ def join_path(source: Path) -> str:
 
 
 class Lab:
-    """A folder with a certificate authority, start kits and the processes that run them."""
+    """A folder with a certificate authority, start kits and the processes that run
+    them.
+    """
 
     def __init__(self, folder: Path, sites: Sequence[str]) -> None:
         self.folder, self.sites = folder, list(sites)
@@ -41,7 +49,9 @@ class Lab:
             probe.bind(("localhost", 0))
             self.port = int(probe.getsockname()[1])
         paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        threads = dict.fromkeys(
+            ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
+        )
         self.env = {
             **os.environ,
             **threads,
@@ -58,7 +68,11 @@ class Lab:
     def run(self, *words: Any, ok: bool = True) -> str:
         """Run a command in the folder and return what it says."""
         done = subprocess.run(
-            [str(word) for word in words], cwd=self.folder, env=self.env, capture_output=True, text=True
+            [str(word) for word in words],
+            cwd=self.folder,
+            env=self.env,
+            capture_output=True,
+            text=True,
         )
         if done.returncode and ok:
             raise RuntimeError(f"{words}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -75,19 +89,60 @@ class Lab:
         """Make a certificate authority and return its fingerprint."""
         server = f"server: {{host: localhost, fed_learn_port: {self.port}}}"
         profile = self.folder / "profile.yaml"
-        profile.write_text(f"name: rindices\nscheme: grpc\nconnection_security: mtls\n{server}\n")
+        profile.write_text(
+            f"name: rindices\nscheme: grpc\nconnection_security: mtls\n{server}\n"
+        )
         said = self.run("nvflare", "cert", "init", "--profile", profile, "-o", folder)
-        return next(line.split(": ", 1)[1] for line in said.splitlines() if line.startswith("rootca_fingerprint"))
+        return next(
+            line.split(": ", 1)[1]
+            for line in said.splitlines()
+            if line.startswith("rootca_fingerprint")
+        )
 
-    def provision(self, name: str, fingerprint: str, authority: str = "ca", workspace: str = "workspace") -> Path:
+    def provision(
+        self,
+        name: str,
+        fingerprint: str,
+        authority: str = "ca",
+        workspace: str = "workspace",
+    ) -> Path:
         """Make the start kit of a participant, whose key stays where it was made."""
-        request, definition = self.folder / f"{authority}-{name}", self.folder / f"{name}.yaml"
+        request, definition = (
+            self.folder / f"{authority}-{name}",
+            self.folder / f"{name}.yaml",
+        )
         kind = TYPES.get(name, "type: client")
-        definition.write_text(f"name: rindices\nparticipants:\n  - {{name: {name}, org: {name[-1]}org, {kind}}}\n")
-        self.run("nvflare", "cert", "request", "-p", definition, "--out", request, "--force")
-        archive, signed = request / f"{name}.request.zip", request / f"{name}.signed.zip"
-        self.run("nvflare", "cert", "approve", archive, "-c", authority, "--profile", "profile.yaml", "--out", signed)
-        words = ("--request-dir", request, "--fingerprint", fingerprint, "-w", workspace, "--force")
+        definition.write_text(
+            f"name: rindices\nparticipants:\n  - {{name: {name}, org: {name[-1]}org, {kind}}}\n"
+        )
+        self.run(
+            "nvflare", "cert", "request", "-p", definition, "--out", request, "--force"
+        )
+        archive, signed = (
+            request / f"{name}.request.zip",
+            request / f"{name}.signed.zip",
+        )
+        self.run(
+            "nvflare",
+            "cert",
+            "approve",
+            archive,
+            "-c",
+            authority,
+            "--profile",
+            "profile.yaml",
+            "--out",
+            signed,
+        )
+        words = (
+            "--request-dir",
+            request,
+            "--fingerprint",
+            fingerprint,
+            "-w",
+            workspace,
+            "--force",
+        )
         self.run("nvflare", "package", signed, *words)
         return self.folder / workspace / "rindices" / "prod_00" / name
 
@@ -98,9 +153,16 @@ class Lab:
             self.provision(name, fingerprint)
 
     def copy_source(self, run: str, changes: dict[str, dict[str, str]]) -> Path:
-        """Return a copy of the package in which lines are changed, to see what a fault or a curious person would do."""
+        """Return a copy of the package in which lines are changed, to see what a fault
+        or a curious person would do.
+        """
         source = self.folder / "sources" / run
-        shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        shutil.copytree(
+            SOURCE,
+            source,
+            ignore=shutil.ignore_patterns("__pycache__"),
+            dirs_exist_ok=True,
+        )
         for file, lines in changes.items():
             path = source / "rindices_nvflare" / file
             text = path.read_text()
@@ -111,19 +173,27 @@ class Lab:
         return source
 
     def start(self, name: str, kit: Path | None = None) -> None:
-        """Start the process of a participant, with a changed copy of the package where `sources` names one."""
+        """Start the process of a participant, with a changed copy of the package where
+        `sources` names one.
+        """
         kit = kit or self.kits / name
         for pid_file in ("pid.fl", "daemon_pid.fl"):
             (kit / pid_file).unlink(missing_ok=True)
         env = {**self.env, "PYTHONPATH": join_path(self.sources.get(name, SOURCE))}
         with (self.folder / "logs" / f"{name}.log").open("a") as log:
             process = subprocess.Popen(
-                ["bash", str(kit / "startup/sub_start.sh")], stdout=log, stderr=log, env=env, start_new_session=True
+                ["bash", str(kit / "startup/sub_start.sh")],
+                stdout=log,
+                stderr=log,
+                env=env,
+                start_new_session=True,
             )
         self.started[name] = psutil.Process(process.pid)
 
     def find_processes(self, name: str, what: str = "all") -> list[psutil.Process]:
-        """Return the processes of a participant: ``all``, its ``job`` alone, or its ``parent`` without the script."""
+        """Return the processes of a participant: ``all``, its ``job`` alone, or its
+        ``parent`` without the script.
+        """
         try:
             script = self.started[name]
             family = [script, *script.children(recursive=True)]
@@ -136,12 +206,18 @@ class Lab:
             except psutil.NoSuchProcess:
                 continue
             is_job = "worker_process" in words or "runner_process" in words
-            if what == "all" or (what == "job" and is_job) or (what == "parent" and "_train" in words and not is_job):
+            if (
+                what == "all"
+                or (what == "job" and is_job)
+                or (what == "parent" and "_train" in words and not is_job)
+            ):
                 found.append(process)
         return found
 
     def signal(self, name: str, what: str = "all", number: int = signal.SIGKILL) -> int:
-        """Send a signal to processes of a participant, and return how many there were."""
+        """Send a signal to processes of a participant, and return how many
+        there were.
+        """
         processes = self.find_processes(name, what)
         for process in processes:
             try:
@@ -172,12 +248,16 @@ class Lab:
         self.session = None
 
     def ask_admin(self, function: Callable[[Any], Any], seconds: float = 90.0) -> Any:
-        """Return what the server answers to the admin who submits jobs, once it does."""
+        """Return what the server answers to the admin who submits jobs,
+        once it does.
+        """
         end = time.monotonic() + seconds
         while True:
             try:
                 if self.session is None:
-                    self.session = new_secure_session(LEAD, str(self.kits / LEAD), timeout=10.0)
+                    self.session = new_secure_session(
+                        LEAD, str(self.kits / LEAD), timeout=10.0
+                    )
                 return function(self.session)
             except Exception:
                 self.close_session()
@@ -187,14 +267,18 @@ class Lab:
 
     def submit(self, job: Path, seconds: float = 90.0) -> str:
         """Submit a job, once the server answers, and return its id."""
-        return str(self.ask_admin(lambda session: session.submit_job(str(job)), seconds))
+        return str(
+            self.ask_admin(lambda session: session.submit_job(str(job)), seconds)
+        )
 
     def get_status(self, job: str) -> str:
         """Return the status of a job."""
         return str(self.ask_admin(lambda session: session.get_job_meta(job))["status"])
 
     def wait(self, out: str, job: str, seconds: float = 300.0) -> dict[str, Any]:
-        """Wait until a study says that it ended, or until the job did, and return what the study says."""
+        """Wait until a study says that it ended, or until the job did, and return what
+        the study says.
+        """
         end, state = time.monotonic() + seconds, self.read_state(out)
         next_look = time.monotonic() + 10.0
         while time.monotonic() < end:
@@ -212,7 +296,11 @@ class Lab:
     def read_state(self, out: str) -> dict[str, Any]:
         """Return what a study at the server says."""
         path = self.kits / SERVER / out / "state.json"
-        return dict(json.loads(path.read_text())) if path.exists() else {"finished": False, "says": ""}
+        return (
+            dict(json.loads(path.read_text()))
+            if path.exists()
+            else {"finished": False, "says": ""}
+        )
 
     def count_rounds(self, out: str) -> int:
         """Return the number of rounds that the server keeps."""
@@ -229,8 +317,11 @@ class Lab:
         """Delete the folder of a study at the server."""
         shutil.rmtree(self.kits / SERVER / run, ignore_errors=True)
 
-    def close_kits(self, run: str, tables: dict[str, Path], *options: str, source: Path = SOURCE) -> None:
-        """Close all kits for a run, with a fresh folder of each site, and start all processes again.
+    def close_kits(
+        self, run: str, tables: dict[str, Path], *options: str, source: Path = SOURCE
+    ) -> None:
+        """Close all kits for a run, with a fresh folder of each site, and start all
+        processes again.
 
         source: of the package that the sites have.
         """
@@ -244,14 +335,29 @@ class Lab:
         self.call("kit", self.kits / SERVER)
         self.start_all()
 
-    def write_job(self, run: str, study: str, sites: Sequence[str], *options: str) -> Path:
-        """Write the folder of a job whose results go to a folder of the name of the run."""
+    def write_job(
+        self, run: str, study: str, sites: Sequence[str], *options: str
+    ) -> Path:
+        """Write the folder of a job whose results go to a folder of the name of the
+        run.
+        """
         path, folder = self.folder / f"{run}.toml", self.folder / "jobs" / run
         path.write_text(study)
         names = [word for name in sites for word in ("--site", name)]
         columns = self.folder / "columns.json"
         self.call("check", self.kits / sites[0], "--columns", columns)
-        words = ("--job", folder, "--columns", columns, "--out", run, "--wait", str(WAIT), *names, *options)
+        words = (
+            "--job",
+            folder,
+            "--columns",
+            columns,
+            "--out",
+            run,
+            "--wait",
+            str(WAIT),
+            *names,
+            *options,
+        )
         self.call("job", path, *words)
         return folder
 
@@ -270,6 +376,11 @@ class Lab:
         return path.read_text() if path.exists() else ""
 
     def read_server(self) -> bytes:
-        """Return all that the server has on its disk, but for NVFLARE's own settings, and all that it said."""
+        """Return all that the server has on its disk, but for NVFLARE's own settings,
+        and all that it said.
+        """
         files = [path for path in (self.kits / SERVER).rglob("*") if path.is_file()]
-        return b"".join(path.read_bytes() for path in [*files, self.folder / "logs" / f"{SERVER}.log"])
+        return b"".join(
+            path.read_bytes()
+            for path in [*files, self.folder / "logs" / f"{SERVER}.log"]
+        )

@@ -26,7 +26,9 @@ PLACES = (3, 30, 60)
         ("server", SERVER, "all"),
     ],
 )
-def test_the_same_job_goes_on_after_a_kill(lab: Lab, tables: dict[str, Path], run: str, name: str, what: str) -> None:
+def test_the_same_job_goes_on_after_a_kill(
+    lab: Lab, tables: dict[str, Path], run: str, name: str, what: str
+) -> None:
     lab.close_kits(run, tables)
     job, kept = lab.write_job(run, JOB_STUDY, list(tables)), dict[str, bytes]()
     rounds = lab.kits / SERVER / run / "rounds"
@@ -43,17 +45,26 @@ def test_the_same_job_goes_on_after_a_kill(lab: Lab, tables: dict[str, Path], ru
             assert f"no answer of {name} within {WAIT} seconds" in state["says"]
             lab.start(name)
         now = {path.name: path.read_bytes() for path in rounds.glob("[0-9]*.npz")}
-        assert kept == {file: now[file] for file in kept}  # no round has another total than before
+        assert kept == {
+            file: now[file] for file in kept
+        }  # no round has another total than before
         kept = now
     assert lab.run_job(run, job) == {"finished": True, "says": "finished: patterns"}
     memory = lab.folder / "memory-kills"
     if not memory.exists():
         run_in_memory(tables, lab.folder / f"{run}.toml", memory, masked=True)
-    own, expected = (load_file(folder / "model.safetensors") for folder in (lab.kits / SERVER / run, memory))
+    own, expected = (
+        load_file(folder / "model.safetensors")
+        for folder in (lab.kits / SERVER / run, memory)
+    )
     for array_name, array in expected.items():
         np.testing.assert_allclose(own[array_name], array, rtol=0, atol=1e-12)
-    answered = [json.loads(lab.read_private(run, site, "answered.json")) for site in tables]
-    assert all(each["rounds"] == answered[0]["rounds"] for each in answered)  # each round is one question, everywhere
+    answered = [
+        json.loads(lab.read_private(run, site, "answered.json")) for site in tables
+    ]
+    assert all(
+        each["rounds"] == answered[0]["rounds"] for each in answered
+    )  # each round is one question, everywhere
 
 
 def test_a_client_that_hangs_does_no_harm_and_one_that_never_comes_back_ends_the_job(

@@ -1,4 +1,6 @@
-"""A participant's id in an exception, a file name, a category or a log line does not reach the server."""
+"""A participant's id in an exception, a file name, a category or a log line does not
+reach the server.
+"""
 
 import json
 import re
@@ -64,7 +66,7 @@ ASK_AGAIN = f"""        regions = self.columns["regions"]
         means = {{"codings": [], "regions": regions, "adjust": "log", "n_columns": len(regions), MASKED: True}}
         told: dict[str, list[list[int]]] = {{name: [] for name in self.sites}}
         for number in range({N_ERRORS}):
-            for task, message in ((HELLO, wire.write_message(plan)), (SUMS, Request("means", 2, means).encode())):
+            for task, message in ((HELLO, wire.write_message(plan)), (SUMS, Request(kind="means", round=2, settings=means).encode())):
                 for name, arrays in self.ask_sites(task, message, refuse=False).items():
                     told[name].append([*arrays[wire.STATUS].tolist(), len(arrays)])
         write_json(checkpoint.folder / "told.json", told)
@@ -79,7 +81,9 @@ def test_ids_do_not_leave(lab: Lab) -> None:
     tables = write_sites(lab.folder / "leaky")
     lab.close_kits(run, tables, source=lab.copy_source(run, SITE_CHANGES))
     job = lab.write_job(run, JOB_STUDY, list(tables))
-    lab.sources[SERVER] = lab.copy_source("ask-again", {"server.py": {"        rounds = SiteRounds": ASK_AGAIN}})
+    lab.sources[SERVER] = lab.copy_source(
+        "ask-again", {"server.py": {"        rounds = SiteRounds": ASK_AGAIN}}
+    )
     lab.signal(SERVER)
     lab.start(SERVER)
     number, out = lab.begin_job(run, job), lab.kits / SERVER / run
@@ -88,22 +92,37 @@ def test_ids_do_not_leave(lab: Lab) -> None:
         time.sleep(0.5)
     servers = [each for each in lab.find_processes(SERVER) if "python" in each.name()]
     assert len(servers) >= 2  # that of the server and that of the job
-    assert [found for process in servers for found in search_memory(process, ANY_MARKER)] == []
+    assert [
+        found for process in servers for found in search_memory(process, ANY_MARKER)
+    ] == []
     (out / "searched").touch()
     screen = lab.wait(run, number)["says"]
     told = json.loads((out / "told.json").read_text())
-    expected = {"site-1": Code.FAILED, "site-2": Code.NO_TABLE, "site-3": Code.OTHER_CATEGORY, "site-4": Code.FAILED}
+    expected = {
+        "site-1": Code.FAILED,
+        "site-2": Code.NO_TABLE,
+        "site-3": Code.OTHER_CATEGORY,
+        "site-4": Code.FAILED,
+    }
     for name, code in expected.items():
         own = told[name][1::2] if name == "site-4" else told[name][::2]
         assert len(own) == N_ERRORS
         assert {each[0] for each in own} <= {code, Code.REFUSED, Code.NO_TABLE}
         assert {each[2] for each in own} == {1}  # the status alone
-    markers = [f"sub-{name[-1]}XQ{number:02d}Z" for name in tables for number in range(N_ERRORS)]
+    markers = [
+        f"sub-{name[-1]}XQ{number:02d}Z"
+        for name in tables
+        for number in range(N_ERRORS)
+    ]
     here = "".join(lab.read_private(run, name, "log.txt") for name in tables)
     logs = (lab.folder / "logs" / "site-4.log").read_text()
-    assert all(marker in here for marker in markers if marker[4] in "124")  # the errors were real
+    assert all(
+        marker in here for marker in markers if marker[4] in "124"
+    )  # the errors were real
     assert all(marker in logs for marker in markers if marker[4] == "4")
-    assert re.findall(ANY_MARKER, "".join(markers).encode()) == [marker.encode() for marker in markers]
+    assert re.findall(ANY_MARKER, "".join(markers).encode()) == [
+        marker.encode() for marker in markers
+    ]
     assert re.findall(ANY_MARKER, lab.read_server() + screen.encode()) == []
     lab.sources[SERVER] = SOURCE
 
@@ -114,17 +133,26 @@ def test_seeds_are_not_in_the_memory_of_the_server_unless_they_travel_in_the_ope
     seed = "seed = secrets.token_bytes(masks.SEED_BYTES)"
     for run, secure in (("secret", True), ("open", False)):
         marker = f"MARKER-{run}-SEED".encode()
-        marked = {seed: f"seed = {marker!r} + secrets.token_bytes(masks.SEED_BYTES - {len(marker)})"}
-        opened = {"secure=True": "secure=False", "if is_encrypted and is_new": "if is_new"}
+        marked = {
+            seed: f"seed = {marker!r} + secrets.token_bytes(masks.SEED_BYTES - {len(marker)})"
+        }
+        opened = {
+            "secure=True": "secure=False",
+            "                is_encrypted\n                and is_new": "                is_new",
+        }
         source = lab.copy_source(run, {"site.py": marked | ({} if secure else opened)})
         lab.close_kits(run, tables, source=source)
         job = lab.write_job(run, JOB_STUDY, list(tables))
         number = lab.begin_job(run, job)
         assert lab.wait_for_rounds(run, 1) >= 1
-        servers = [each for each in lab.find_processes(SERVER) if "python" in each.name()]
+        servers = [
+            each for each in lab.find_processes(SERVER) if "python" in each.name()
+        ]
         assert len(servers) >= 2
         found = sum(len(search_memory(process, marker)) for process in servers)
-        assert search_memory(lab.find_processes("site-1", "job")[0], marker)  # that is how to look
+        assert search_memory(
+            lab.find_processes("site-1", "job")[0], marker
+        )  # that is how to look
         assert (found == 0) is secure, found
         assert lab.wait(run, number)["finished"]
 
@@ -132,7 +160,10 @@ def test_seeds_are_not_in_the_memory_of_the_server_unless_they_travel_in_the_ope
 def search_memory(process: psutil.Process, pattern: bytes) -> list[bytes]:
     """Return what a pattern finds in the memory of a process."""
     found = list[bytes]()
-    with open(f"/proc/{process.pid}/maps") as maps, open(f"/proc/{process.pid}/mem", "rb", 0) as memory:
+    with (
+        open(f"/proc/{process.pid}/maps") as maps,
+        open(f"/proc/{process.pid}/mem", "rb", 0) as memory,
+    ):
         for line in maps:
             span, rights, *_ = line.split()
             first, last = (int(each, 16) for each in span.split("-"))
@@ -141,7 +172,9 @@ def search_memory(process: psutil.Process, pattern: bytes) -> list[bytes]:
             for start in range(first, last, PIECE):
                 try:
                     memory.seek(start)
-                    found += re.findall(pattern, memory.read(min(PIECE + 100, last - start)))
+                    found += re.findall(
+                        pattern, memory.read(min(PIECE + 100, last - start))
+                    )
                 except (OSError, ValueError):  # a region that cannot be read
                     break
     return found

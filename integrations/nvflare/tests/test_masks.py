@@ -21,9 +21,13 @@ def to_exact(integers: np.ndarray) -> list[int]:
 
 def test_integers_are_the_numbers_in_steps_of_two_to_minus_64() -> None:
     numbers = draw_numbers(0)
-    for number, integer in zip(numbers, to_exact(masks.to_integers(numbers)), strict=True):
+    for number, integer in zip(
+        numbers, to_exact(masks.to_integers(numbers)), strict=True
+    ):
         assert abs(integer - int(number * 2.0**64)) <= 1
-    np.testing.assert_allclose(masks.to_numbers(masks.to_integers(numbers)), numbers, rtol=1e-15, atol=2.0**-64)
+    np.testing.assert_allclose(
+        masks.to_numbers(masks.to_integers(numbers)), numbers, rtol=1e-15, atol=2.0**-64
+    )
     close = np.array([1.0 - 2.0**-53, -1.0 + 2.0**-53, 0.0, -0.0, 3.0, -(2.0**55)])
     np.testing.assert_array_equal(masks.to_numbers(masks.to_integers(close)), close)
 
@@ -36,11 +40,22 @@ def test_a_number_that_could_overflow_is_refused() -> None:
 
 def test_masks_of_all_pairs_cancel_exactly() -> None:
     names = ["site-1", "site-10", "site-2", "site-3"]
-    seeds = {frozenset(pair): secrets.token_bytes(32) for pair in ((a, b) for a in names for b in names if a < b)}
+    seeds = {
+        frozenset(pair): secrets.token_bytes(32)
+        for pair in ((a, b) for a in names for b in names if a < b)
+    }
     plain = {name: masks.to_integers(draw_numbers(k)) for k, name in enumerate(names)}
-    pairs = {name: {other: seeds[frozenset((name, other))] for other in names if other != name} for name in names}
+    pairs = {
+        name: {
+            other: seeds[frozenset((name, other))] for other in names if other != name
+        }
+        for name in names
+    }
     masked = {name: masks.mask(plain[name], name, pairs[name], 7) for name in names}
-    total = [sum(each) for each in zip(*(to_exact(part) for part in plain.values()), strict=True)]
+    total = [
+        sum(each)
+        for each in zip(*(to_exact(part) for part in plain.values()), strict=True)
+    ]
     assert to_exact(masks.add_all(masked.values())) == total
     for name in names:
         assert not (masked[name] == plain[name]).any()

@@ -15,7 +15,10 @@ from tests.study import JOB_STUDY
 pytestmark = pytest.mark.slow
 PAGE = (Path(__file__).parents[1] / "README.md").read_text()
 HOSPITALS = {"hospital-a": "site-1", "hospital-b": "site-2", "hospital-c": "site-3"}
-KINDS = {"localhost": "server, org: centre", "lead@centre.org": "admin, role: lead, org: centre"}
+KINDS = {
+    "localhost": "server, org: centre",
+    "lead@centre.org": "admin, role: lead, org: centre",
+}
 
 
 def read_commands(title: str) -> list[str]:
@@ -37,14 +40,21 @@ def test_the_steps_as_written(tmp_path: Path) -> None:
 
     def run(command: str, folder: Path, **variables: str) -> str:
         env = {**lab.env, **variables}
-        done = subprocess.run(["bash", "-c", command], cwd=folder, env=env, capture_output=True, text=True)
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=folder, env=env, capture_output=True, text=True
+        )
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         return done.stdout
 
     def start(command: str, folder: Path) -> None:
         with (folder / "screen.txt").open("a") as screen:
             process = subprocess.Popen(
-                ["bash", "-c", command], cwd=folder, env=lab.env, stdout=screen, stderr=screen, start_new_session=True
+                ["bash", "-c", command],
+                cwd=folder,
+                env=lab.env,
+                stdout=screen,
+                stderr=screen,
+                start_new_session=True,
             )
         started.append(process.pid)
 
@@ -53,15 +63,23 @@ def test_the_steps_as_written(tmp_path: Path) -> None:
     profile, init, approve, close, start_server, job, submit = (
         line.replace("8102", str(lab.port)) for line in read_commands("The centre")
     )
-    _, define, request, package, kit, check, start_site = read_commands("Six steps for a hospital")
+    _, define, request, package, kit, check, start_site = read_commands(
+        "Six steps for a hospital"
+    )
     run(profile, centre)
     said = run(init, centre)
-    fingerprint = next(line.split(": ", 1)[1] for line in said.splitlines() if line.startswith("rootca_fingerprint"))
+    fingerprint = next(
+        line.split(": ", 1)[1]
+        for line in said.splitlines()
+        if line.startswith("rootca_fingerprint")
+    )
 
     def make_kit(name: str, folder: Path, *lines: str) -> None:
         for line in lines[:2]:
             run(line.replace("hospital-a", name), folder)
-        signed = approve.replace("hospital-a/", f"{folder}/{name}/").replace("hospital-a", name)
+        signed = approve.replace("hospital-a/", f"{folder}/{name}/").replace(
+            "hospital-a", name
+        )
         run(signed, centre)
         if folder != centre:
             (centre / f"{name}.signed.zip").rename(folder / f"{name}.signed.zip")
@@ -83,7 +101,10 @@ def test_the_steps_as_written(tmp_path: Path) -> None:
         (tmp_path / "hospital-a" / "columns.json").rename(centre / "columns.json")
         (centre / "job.toml").write_text(JOB_STUDY)
         run(job, centre)
-        run(f"for k in 1 2 3 4 5 6 7 8 9; do {submit} && exit 0; sleep 3; done; exit 1", centre)
+        run(
+            f"for k in 1 2 3 4 5 6 7 8 9; do {submit} && exit 0; sleep 3; done; exit 1",
+            centre,
+        )
         lab.kits = centre / "workspace" / "rindices" / "prod_00"
         lab.get_status = lambda job: "RUNNING"  # type: ignore[method-assign]
         assert lab.wait("results", "")["says"] == "finished: patterns"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.lab import ADMIN, LEAD, SERVER, SOURCE, Lab
-from tests.people import STUDY
+from tests.people import SIZES, STUDY, simulate_site, write_site, write_visits
 from tests.study import JOB_STUDY
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,9 @@ def job(lab: Lab, tables: dict[str, Path]) -> Path:
     return lab.write_job(RUN, JOB_STUDY, list(tables))
 
 
-def change_job(lab: Lab, job: Path, name: str, file: str, change: dict[str, Any]) -> Path:
+def change_job(
+    lab: Lab, job: Path, name: str, file: str, change: dict[str, Any]
+) -> Path:
     """Return a copy of a job in which a JSON file has other values."""
     copy = lab.folder / "jobs" / name
     shutil.copytree(job, copy, dirs_exist_ok=True)
@@ -75,10 +77,21 @@ def test_a_job_with_code_of_its_own_is_refused(lab: Lab, job: Path) -> None:
 
 
 def test_a_class_that_is_not_on_the_list_is_refused(lab: Lab, job: Path) -> None:
-    executor = {"tasks": ["hello"], "executor": {"path": "nvflare.app_common.np.np_trainer.NPTrainer", "args": {}}}
-    bad = change_job(lab, job, "class", "app/config/config_fed_client.json", {"executors": [executor]})
+    executor = {
+        "tasks": ["hello"],
+        "executor": {"path": "nvflare.app_common.np.np_trainer.NPTrainer", "args": {}},
+    }
+    bad = change_job(
+        lab,
+        job,
+        "class",
+        "app/config/config_fed_client.json",
+        {"executors": [executor]},
+    )
     assert "COMPLETED" not in end_without_rounds(lab, bad)
-    logs = "".join((lab.folder / "logs" / f"{name}.log").read_text() for name in lab.sites)
+    logs = "".join(
+        (lab.folder / "logs" / f"{name}.log").read_text() for name in lab.sites
+    )
     assert "NPTrainer' at config path" in logs
     assert "is not in allow_list" in logs
     assert not lab.count_rounds(RUN)
@@ -87,7 +100,9 @@ def test_a_class_that_is_not_on_the_list_is_refused(lab: Lab, job: Path) -> None
 def test_an_unknown_scope_is_refused(lab: Lab, job: Path) -> None:
     bad = change_job(lab, job, "scope", "meta.json", {"scope": "public"})
     assert "COMPLETED" not in end_without_rounds(lab, bad)
-    assert "privacy scope 'public' is not allowed" in lab.read_server().decode(errors="replace")
+    assert "privacy scope 'public' is not allowed" in lab.read_server().decode(
+        errors="replace"
+    )
     assert not lab.count_rounds(RUN)
 
 
@@ -113,10 +128,21 @@ def test_a_certificate_of_another_authority_is_refused(lab: Lab, job: Path) -> N
     lab.start("site-1")
 
 
-def test_a_site_that_another_does_not_list_is_refused(lab: Lab, tables: dict[str, Path], job: Path) -> None:
-    names = [word for name in ("site-1", "site-2", "site-3") for word in ("--site", name)]
+def test_a_site_that_another_does_not_list_is_refused(
+    lab: Lab, tables: dict[str, Path], job: Path
+) -> None:
+    names = [
+        word for name in ("site-1", "site-2", "site-3") for word in ("--site", name)
+    ]
     private = lab.folder / "private" / RUN / "site-2"
-    close = ("kit", lab.kits / "site-2", "--study", tables["site-2"], "--private", private)
+    close = (
+        "kit",
+        lab.kits / "site-2",
+        "--study",
+        tables["site-2"],
+        "--private",
+        private,
+    )
     lab.call(*close, *names)
     lab.signal("site-2")
     lab.start("site-2")
@@ -132,18 +158,52 @@ def test_a_site_that_another_does_not_list_is_refused(lab: Lab, tables: dict[str
 
 def test_sums_before_all_seeds_are_refused(lab: Lab, job: Path) -> None:
     skip = "            self._controller.ask_sites(SEEDS, wire.write_message({}))\n"
-    lab.sources[SERVER] = lab.copy_source("no-seeds", {"server.py": {skip: "            pass\n"}})
+    lab.sources[SERVER] = lab.copy_source(
+        "no-seeds", {"server.py": {skip: "            pass\n"}}
+    )
     lab.signal(SERVER)
     lab.start(SERVER)
     lab.delete_results(RUN)
     said = lab.run_job(RUN, job)["says"]
-    assert said.count("lacks the seeds of 3 sites") == len(lab.sites)
+    assert said.count("is missing the seeds of 3 sites") == len(lab.sites)
     lab.sources[SERVER] = SOURCE
     lab.signal(SERVER)
     lab.start(SERVER)
 
 
-def test_a_second_job_with_one_person_less_is_refused_until_the_keeper_allows_it(
+def test_a_round_is_masked_once(lab: Lab, job: Path) -> None:
+    add = "masks.add_all(each[MASKED] for each in told.values())"
+    again = add.replace("told", "self._controller.ask_sites(SUMS, request.encode())")
+    lab.sources[SERVER] = lab.copy_source("ask-twice", {"server.py": {add: again}})
+    lab.signal(SERVER)
+    lab.start(SERVER)
+    lab.delete_results(RUN)
+    said = lab.run_job(RUN, job)["says"]
+    assert said.count("has answered round 2 in this job") == len(lab.sites)
+    lab.sources[SERVER] = SOURCE
+    lab.signal(SERVER)
+    lab.start(SERVER)
+
+
+def test_a_site_whose_people_have_several_visits_is_named(
+    lab: Lab, tables: dict[str, Path], job: Path
+) -> None:
+    people = simulate_site("site-2", *SIZES["site-2"])
+    write_visits(tables["site-2"].parent, people)
+    try:
+        lab.delete_results(RUN)
+        assert lab.run_job(RUN, job)["says"] == (
+            'site-2 has people with several visits: set visits = "first" in [data] of its '
+            "study file."
+        )
+        assert "165 people have several visits" in lab.read_private(
+            RUN, "site-2", "log.txt"
+        )
+    finally:
+        write_site(tables["site-2"].parent, people)
+
+
+def test_a_second_job_with_one_person_less_is_refused_until_it_is_allowed(
     lab: Lab, tables: dict[str, Path], job: Path
 ) -> None:
     lab.delete_results(RUN)
@@ -155,11 +215,13 @@ def test_a_second_job_with_one_person_less_is_refused_until_the_keeper_allows_it
     try:
         lab.delete_results(RUN)
         assert lab.run_job(RUN, job)["says"] == (
-            "site-3 took part before with other people: its keeper allows it with rindices-nvflare allow, or not."
+            "site-3 took part before with other people: if this is agreed, run rindices-nvflare allow there."
         )
         lab.call("allow", lab.kits / "site-3")
         lab.delete_results(RUN)
-        said = lab.run_job(RUN, job)["says"]  # the others have answered these rounds for other totals
+        said = lab.run_job(RUN, job)[
+            "says"
+        ]  # the others have answered these rounds for other totals
         assert said.startswith("site-1 answered this round before for another question")
     finally:
         tables["site-3"].write_text(STUDY)
@@ -167,12 +229,23 @@ def test_a_second_job_with_one_person_less_is_refused_until_the_keeper_allows_it
 
 @pytest.mark.parametrize(
     ("file", "restart"),
-    [("authorization.json", False), ("authorization.json", True), ("resources.json", True), ("privacy.json", True)],
+    [
+        ("authorization.json", False),
+        ("authorization.json", True),
+        ("resources.json", True),
+        ("privacy.json", True),
+    ],
 )
-def test_a_kit_that_was_opened_again_is_refused(lab: Lab, job: Path, file: str, restart: bool) -> None:
+def test_a_kit_that_was_opened_again_is_refused(
+    lab: Lab, job: Path, file: str, restart: bool
+) -> None:
     local = lab.kits / "site-1" / "local"
     closed, default = (local / file).read_text(), local / f"{file}.default"
-    opened = default.read_text() if default.exists() else json.dumps({"scopes": [{"name": "open"}]})
+    opened = (
+        default.read_text()
+        if default.exists()
+        else json.dumps({"scopes": [{"name": "open"}]})
+    )
     (local / file).write_text(opened)
     if restart:
         lab.signal("site-1")
@@ -181,7 +254,10 @@ def test_a_kit_that_was_opened_again_is_refused(lab: Lab, job: Path, file: str, 
     said = lab.run_job(RUN, job, 150.0)
     assert not said["finished"]
     assert not lab.count_rounds(RUN)
-    assert said["says"].startswith("site-1 has a start kit that is not closed") or "FINISHED" in said["status"]
+    assert (
+        said["says"].startswith("site-1 has a start kit that is not closed")
+        or "FINISHED" in said["status"]
+    )
     (local / file).write_text(closed)
     lab.signal("site-1")
     lab.start("site-1")

@@ -1,4 +1,6 @@
-"""A study of four unequal sites by real processes and mutual TLS, against the same people in memory."""
+"""A study of four unequal sites by real processes and mutual TLS, against the same
+people in memory.
+"""
 
 import json
 from pathlib import Path
@@ -30,29 +32,53 @@ SHAPES = {
     ],
 )
 def test_a_study_is_that_of_memory(
-    lab: Lab, tables: dict[str, Path], run: str, study: str, options: tuple[str, ...], is_missing: bool
+    lab: Lab,
+    tables: dict[str, Path],
+    run: str,
+    study: str,
+    options: tuple[str, ...],
+    is_missing: bool,
 ) -> None:
     if is_missing:
-        people = {name: remove_cells(simulate_site(name, *SIZES[name])) for name in tables}
-        tables = {name: write_site(lab.folder / "missing" / name, people[name]) for name in tables}
+        people = {
+            name: remove_cells(simulate_site(name, *SIZES[name])) for name in tables
+        }
+        tables = {
+            name: write_site(lab.folder / "missing" / name, people[name])
+            for name in tables
+        }
     lab.close_kits(run, tables, *options)
     job = lab.write_job(run, study, list(tables), *options)
     assert lab.run_job(run, job) == {"finished": True, "says": "finished: patterns"}
     memory = lab.folder / f"memory-{run}"
-    result, sites = run_in_memory(tables, lab.folder / f"{run}.toml", memory, not options)
+    result, sites = run_in_memory(
+        tables, lab.folder / f"{run}.toml", memory, not options
+    )
     out = lab.kits / SERVER / run
-    assert json.loads((out / "rounds.json").read_text()) | {"bytes_sent_by_a_part": 0} == result.to_dict() | {
+    assert json.loads((out / "rounds.json").read_text()) | {
         "bytes_sent_by_a_part": 0
-    }
-    own, expected = load_file(out / "model.safetensors"), load_file(memory / "model.safetensors")
+    } == result.to_dict() | {"bytes_sent_by_a_part": 0}
+    own, expected = (
+        load_file(out / "model.safetensors"),
+        load_file(memory / "model.safetensors"),
+    )
     assert set(own) == set(expected)
     for name, array in expected.items():
         np.testing.assert_allclose(own[name], array, rtol=0, atol=1e-12, err_msg=name)
     for site in sites:
         table, _ = tabulate_people(site, memory / "model.safetensors")
-        written = pd.read_csv(lab.folder / "private" / run / site.name / "r_indices.tsv", sep="\t")
-        np.testing.assert_allclose(written[["r1", "r2"]], table[["r1", "r2"]], rtol=0, atol=1e-12)
+        written = pd.read_csv(
+            lab.folder / "private" / run / site.name / "r_indices.tsv", sep="\t"
+        )
+        kept = lab.folder / "private" / run / site.name / "model.safetensors"
+        assert kept.read_bytes() == (out / "model.safetensors").read_bytes()
+        np.testing.assert_allclose(
+            written[["r1", "r2"]], table[["r1", "r2"]], rtol=0, atol=1e-12
+        )
     assert not list(out.rglob("*.npz"))
     assert all(
-        0.5 < each <= 1 for each in json.loads((out / "sites.json").read_text())["patients above controls"].values()
+        0.5 < each <= 1
+        for each in json.loads((out / "sites.json").read_text())[
+            "patients above controls"
+        ].values()
     )

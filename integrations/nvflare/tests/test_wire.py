@@ -27,7 +27,9 @@ class Chatty(np.ndarray):
 
 
 def test_an_answer_as_declared_leaves_and_nothing_else_does() -> None:
-    sent = wire.rebuild({**GOOD, "note": np.array(["sub-0042"]), "more": np.ones(3)}, DECLARED)
+    sent = wire.rebuild(
+        {**GOOD, "note": np.array(["sub-0042"]), "more": np.ones(3)}, DECLARED
+    )
     assert set(sent) == {STATUS, "sum", "numbers"}
     np.testing.assert_array_equal(sent["sum"], GOOD["sum"])
     assert sent["sum"] is not GOOD["sum"]
@@ -50,7 +52,9 @@ def test_an_answer_as_declared_leaves_and_nothing_else_does() -> None:
         {STATUS: np.array([0.0, 0.0])},
     ],
 )
-def test_an_answer_that_is_not_as_declared_is_a_code_alone(changed: dict[str, object]) -> None:
+def test_an_answer_that_is_not_as_declared_is_a_code_alone(
+    changed: dict[str, object],
+) -> None:
     sent = wire.rebuild({**GOOD, **changed}, DECLARED)
     assert set(sent) == {STATUS}
     assert sent[STATUS].tolist() == [Code.FAILED, 0]
@@ -94,7 +98,9 @@ def test_facts_travel_as_integers_and_come_back_with_the_words_of_the_server() -
         ),
     ],
 )
-def test_another_table_is_refused_by_a_code(changed: dict[str, object], code: Code, number: int) -> None:
+def test_another_table_is_refused_by_a_code(
+    changed: dict[str, object], code: Code, number: int
+) -> None:
     with pytest.raises(SiteError) as caught:
         wire.encode_facts({**FACTS, **changed}, COLUMNS)
     assert (caught.value.code, caught.value.number) == (code, number)

@@ -1,4 +1,5 @@
-"""Statistics of R-indices: functions of data frames that return tables, and their files and figures.
+"""Statistics of R-indices: functions of data frames that return tables, and their files
+and figures.
 
 The functions below are imported on first use.
 """
@@ -14,25 +15,33 @@ if TYPE_CHECKING:
     from rindices.analysis.predict import predict_outcome
     from rindices.analysis.replicate import replicate_patterns
     from rindices.analysis.reproduce import reproduce_in_halves
-    from rindices.analysis.voxels import compare_voxels
 
 __all__ = [
     "associate_indices",
     "change_per_year",
     "classify_patients",
     "compare_subgroups",
-    "compare_voxels",
     "make_subgroups",
     "predict_outcome",
     "replicate_patterns",
     "reproduce_in_halves",
     "summarise_auc",
 ]
-_MODULES = {"make_subgroups": "compare", "summarise_auc": "classify", "compare_voxels": "voxels"}
+_MODULES = {
+    "make_subgroups": "compare",
+    "summarise_auc": "classify",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a function on first use; its module has the name of its verb, unless `_MODULES` says otherwise."""
+    """Import a function on first use; its module has the name of its verb, unless
+    `_MODULES` says otherwise.
+    """
     if name not in __all__:
         raise AttributeError(f"module 'rindices.analysis' has no attribute {name!r}")
-    return getattr(import_module(f"rindices.analysis.{_MODULES.get(name, name.partition('_')[0])}"), name)
+    return getattr(
+        import_module(
+            f"rindices.analysis.{_MODULES.get(name, name.partition('_')[0])}"
+        ),
+        name,
+    )

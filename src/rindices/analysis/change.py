@@ -1,10 +1,12 @@
-"""Change of R-indices per year from repeat visits: of persons, of groups, of people without change, and in a trial.
+"""Change of R-indices per year from repeat visits: of persons, of groups, of people
+without change, and in a trial.
 
-A person's change is the slope of a straight line through the visits. The interval of an R-index (`model.intervals`)
-does not apply to it: most of that error comes from the person's anatomy and is the same at every visit. The error of a
-slope comes from the variation between visits, which is estimated from the visits themselves. A mixed model shrinks
-slopes towards the mean of their group (`slopes`).
-Shape letters: N people, V visits, M R-indices, P covariate columns.
+A person's change is the slope of a straight line through the visits. The interval of an
+R-index (`model.intervals`) does not apply to it: most of that error comes from the
+person's anatomy and is the same at every visit. The error of a slope comes from the
+variation between visits, which is estimated from the visits themselves. A mixed model
+shrinks slopes towards the mean of their group (`slopes`). Shape letters: N people, V
+visits, M R-indices, P covariate columns.
 """
 
 from collections.abc import Sequence
@@ -18,7 +20,15 @@ from scipy.special import ndtri, stdtr, stdtrit
 import rindices.analysis.slopes as slopes
 import rindices.analysis.tidy as tidy
 from rindices._typing import AnyArray, BoolArray, FloatArray
-from rindices.errors import AnalysisError, Findings, InputError, ProblemCode, format_count, join_names, name_arguments
+from rindices.errors import (
+    AnalysisError,
+    Findings,
+    InputError,
+    ProblemCode,
+    format_count,
+    join_names,
+    name_arguments,
+)
 from rindices.tables.cohort import GROUP, ID, MAX_YEARS_BETWEEN_VISITS, SESSION
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
@@ -28,9 +38,21 @@ _EVERYONE = "all"
 _COMPACT_DATES = 19000101, 21001231  # dates as DICOM has them
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrialDesign:
-    """A trial with two equal arms: share of change prevented, power, duration and number of visits."""
+    """A trial with two equal arms.
+
+    Attributes
+    ----------
+    slowing : float
+        Share of the yearly change that the treatment prevents.
+    power : float
+        Probability of detecting it.
+    years : float
+        Duration of the trial.
+    visits : int
+        Number of visits of each person, equally spaced.
+    """
 
     slowing: float = 0.3
     power: float = 0.8
@@ -38,15 +60,37 @@ class TrialDesign:
     visits: int = 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class YearlyChange:
-    """Change of R-indices per year; columns of the tables are described in ``columns.toml``.
+    """Change of R-indices per year.
 
-    table: one row per person with two visits or more; visits: the visits that were used, with ``years`` since the
-    person's first; names: of the M R-indices; noise (M,): standard deviation of an R-index between visits, about the
-    person's line; freedom: degrees of freedom of the noise; noise_from_residuals: otherwise from the slopes of people,
-    which is too large if people truly differ; trial: one row per R-index: people per arm; groups, retest: one row per
-    R-index: slopes of controls and patients and their difference, and the retest error; None without groups.
+    The columns of its tables are described in ``columns.toml``.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row per person with two visits or more.
+    visits : DataFrame
+        The visits that were used, with ``years`` since the person's first visit.
+    names : list of str
+        Names of the M R-indices.
+    noise : ndarray of shape (M,)
+        Standard deviation of an R-index between visits, about the person's line.
+    freedom : int
+        Degrees of freedom of the noise.
+    noise_from_residuals : bool
+        Whether the noise is estimated from residuals about each person's line.
+        Otherwise it comes from the slopes of people, and is too large if people truly
+        differ.
+    trial : DataFrame
+        One row per R-index with the number of people per arm.
+    groups : DataFrame or None
+        One row per R-index with the slopes of controls and patients and their
+        difference. None without groups.
+    retest : DataFrame or None
+        One row per R-index with the retest error. None without groups.
+    problems : Findings
+        Warnings and notes for the user.
     """
 
     table: pd.DataFrame
@@ -71,8 +115,16 @@ class YearlyChange:
             }
             for name, noise in zip(self.names, self.noise, strict=True)
         }
-        sizes = {"people": len(self.table), "visits": int(self.table["visits"].sum()), "interval": NOMINAL_COVERAGE}
-        source = "scatter about lines" if self.noise_from_residuals else "spread of slopes between people"
+        sizes = {
+            "people": len(self.table),
+            "visits": int(self.table["visits"].sum()),
+            "interval": NOMINAL_COVERAGE,
+        }
+        source = (
+            "scatter about lines"
+            if self.noise_from_residuals
+            else "spread of slopes between people"
+        )
         return sizes | {"indices": indices, "noise_from": source}
 
 
@@ -90,63 +142,92 @@ def change_per_year(
     Parameters
     ----------
     visits : DataFrame
-        One row per visit: ``participant_id``, r1, r2, ..., the time, the covariates and, to compare groups, ``group``
-        with the labels control and patient.
+        One row per visit: ``participant_id``, r1, r2, ..., the time, the covariates
+        and, to compare groups, ``group`` with the labels control and patient.
     time : str
-        Column of the time: years as a number (age, years since the first visit) or a date.
+        Column of the time: years as a number (age, years since the first visit) or a
+        date.
     covariates : sequence of str
-        Columns that levels and slopes are adjusted for when groups are compared, as they are at the first visit.
+        Columns that levels and slopes are adjusted for when groups are compared, as
+        they are at the first visit.
     trial : TrialDesign, optional
-        By default a trial of two years with five visits that is to detect a slowing by 30 % with a power of 80 %.
+        By default a trial of two years with five visits that is to detect a slowing by
+        30 % with a power of 80 %.
     missing_codes : sequence of str
-        Values of time and covariates that stand for missing, such as -9999; ``none`` if there are none.
+        Values of time and covariates that stand for missing, such as -9999; ``none`` if
+        there are none.
 
     Returns
     -------
     YearlyChange
+        Changes per year, their errors and a plan of trials.
 
     Raises
     ------
     AnalysisError
-        If columns are missing, a group is too small, or the time seems to hold codes for missing that were not named.
+        If columns are missing, a group is too small, or the time seems to hold codes
+        for missing that were not named.
     InputError
         If visits are duplicated, or nobody has two visits at different times.
     """
     findings, names = Findings(), tidy.find_index_columns(visits)
-    used = [*tidy.check_columns(visits, [time], "time"), *tidy.check_columns(visits, covariates, "covariates")]
-    visits = tidy.exclude_missing_codes(visits, list(dict.fromkeys(used)), missing_codes)
-    visits, years = _select_usable_visits(visits, _convert_to_years(visits[time]), names, findings)
+    used = tidy.check_columns(visits, [time], "time")
+    used = [*used, *tidy.check_columns(visits, covariates, "covariates")]
+    visits = tidy.exclude_missing_codes(
+        visits, list(dict.fromkeys(used)), missing_codes
+    )
+    visits, years = _select_usable_visits(
+        visits, _convert_to_years(visits[time]), names, findings
+    )
     person, ids = pd.factorize(visits[ID])
-    is_first, is_last = (~visits[ID].duplicated(keep=end).to_numpy() for end in ("first", "last"))
+    is_first, is_last = (
+        ~visits[ID].duplicated(keep=end).to_numpy() for end in ("first", "last")
+    )
     elapsed = years - years[is_first][person]
-    measured = slopes.Visits(visits[names].to_numpy(dtype=float), elapsed, person, len(ids))
-    labels = visits[GROUP].to_numpy()[is_first] if GROUP in visits else np.full(len(ids), _EVERYONE, dtype=object)
+    measured = slopes.Visits(
+        values=visits[names].to_numpy(dtype=float),
+        time=elapsed,
+        person=person,
+        n_people=len(ids),
+    )
+    labels = np.full(len(ids), _EVERYONE, dtype=object)
+    if GROUP in visits:
+        labels = visits[GROUP].to_numpy()[is_first]
     _check_repeated(measured.lines.is_repeated, labels, findings)
-    noise = _estimate_visit_noise(measured.lines, findings)
+    visit_noise = _estimate_visit_noise(measured.lines, findings)
+    noise, freedom, from_residuals = visit_noise
     groups = retest = None
     if GROUP in visits:
-        retest = slopes.estimate_retest_error(measured.take(labels == CONTROL)).set_axis(pd.Index(names, name="index"))
-    people = pd.DataFrame({ID: ids, GROUP: labels, "visits": measured.lines.visits.astype(int)})
+        retest = slopes.estimate_retest_error(
+            measured.take(labels == CONTROL)
+        ).set_axis(pd.Index(names, name="index"))
+    number = measured.lines.visits.astype(int)
+    people = pd.DataFrame({ID: ids, GROUP: labels, "visits": number})
     people["years"] = elapsed[is_last]
-    people[[f"{name}_change" for name in names]] = measured.values[is_last] - measured.values[is_first]
-    estimated, tables = {}, []
-    for label in (_EVERYONE,) if retest is None else (CONTROL, PATIENT):
-        members = measured.take(labels == label)
-        variances = dict.fromkeys(names, np.nan) if retest is None else dict(retest["noise"] ** 2)
-        estimated[label] = [slopes.estimate_slopes(members, k, variances[name]) for k, name in enumerate(names)]
-        tables.append(_tabulate_slopes(people[labels == label], names, members.lines, estimated[label], noise, retest))
+    people[[f"{name}_change" for name in names]] = (
+        measured.values[is_last] - measured.values[is_first]
+    )
+    estimated, table = _estimate_by_group(measured, people, names, visit_noise, retest)
     _report_two_stages(estimated, names, findings)
-    table = pd.concat(tables).sort_index()[measured.lines.is_repeated].reset_index(drop=True)
     if retest is not None:
-        for label, rows in table.groupby(GROUP):
-            retest[f"{label}s_beyond"] = [rows[f"{name}_more_than_noise"].mean() for name in names]
-        retest = retest.reset_index()
+        retest = _count_beyond_noise(retest, table, names)
         at_first_visit = visits[is_first][list(covariates)].set_axis(ids)
         groups = _compare_groups(measured, labels, at_first_visit, estimated, findings)
         groups.insert(0, "index", names)
     sizes = _size_trials(names, estimated, trial or TrialDesign())
     courses = visits[[ID, *names]].assign(years=elapsed)
-    return YearlyChange(table, courses, names, *noise, sizes, groups, retest, findings)
+    return YearlyChange(
+        table=table,
+        visits=courses,
+        names=names,
+        noise=noise,
+        freedom=freedom,
+        noise_from_residuals=from_residuals,
+        trial=sizes,
+        groups=groups,
+        retest=retest,
+        problems=findings,
+    )
 
 
 def _tabulate_slopes(
@@ -157,30 +238,49 @@ def _tabulate_slopes(
     noise: tuple[FloatArray, int, bool],
     retest: pd.DataFrame | None,
 ) -> pd.DataFrame:
-    """Return the people of a group with slopes and intervals, and with whether their change is more than noise."""
-    columns: dict[str, Any] = {ID: people[ID]} | ({} if retest is None else {GROUP: people[GROUP]})
+    """Return the people of a group with slopes and intervals, and with whether their
+    change is more than noise.
+    """
+    columns: dict[str, Any] = {ID: people[ID]} | (
+        {} if retest is None else {GROUP: people[GROUP]}
+    )
     columns |= {"visits": people["visits"], "years": people["years"]}
     for k, (name, group) in enumerate(zip(names, shrunken, strict=True)):
         error, change = noise[0][k] / np.sqrt(lines.spread), people[f"{name}_change"]
-        columns |= _make_interval(f"{name}_per_year", lines.slope[:, k], error, noise[1], NOMINAL_COVERAGE)
+        columns |= _make_interval(
+            f"{name}_per_year", lines.slope[:, k], error, noise[1], NOMINAL_COVERAGE
+        )
         freedom = group.mean.freedom
-        columns |= _make_interval(f"{name}_shrunken", group.slopes, group.errors, freedom, NOMINAL_COVERAGE)
+        columns |= _make_interval(
+            f"{name}_shrunken", group.slopes, group.errors, freedom, NOMINAL_COVERAGE
+        )
         columns[f"{name}_change"] = change
         if retest is not None:
-            columns[f"{name}_more_than_noise"] = np.abs(change) > retest.loc[name, "smallest_change"]
+            columns[f"{name}_more_than_noise"] = (
+                np.abs(change) > retest.loc[name, "smallest_change"]
+            )
     return pd.DataFrame(columns)
 
 
 def _convert_to_years(values: pd.Series) -> FloatArray:
-    """Return the time of each visit in years, (V,); dates may also be numbers such as 20210331."""
-    is_compact = pd.api.types.is_numeric_dtype(values) and values.dropna().between(*_COMPACT_DATES).all()
+    """Return the time of each visit in years, (V,); dates may also be numbers such as
+    20210331.
+    """
+    is_compact = (
+        pd.api.types.is_numeric_dtype(values)
+        and values.dropna().between(*_COMPACT_DATES).all()
+    )
     if pd.api.types.is_numeric_dtype(values) and not is_compact:
         return np.asarray(values, dtype=float)
     written = values.astype("Int64").astype("string") if is_compact else values
-    dates = pd.to_datetime(written, errors="coerce", format="%Y%m%d" if is_compact else "ISO8601")
+    dates = pd.to_datetime(
+        written, errors="coerce", format="%Y%m%d" if is_compact else "ISO8601"
+    )
     wrong = values[dates.isna() & values.notna()]
     if len(wrong):
-        raise InputError(f"{values.name} holds neither years nor dates (2021-03-31): {join_names(wrong, 3)}.")
+        raise InputError(
+            f"{values.name} holds neither years nor dates (2021-03-31): {join_names(wrong, 3)}."
+        )
     days = (dates - dates.min()) / pd.Timedelta(days=1)
     return np.asarray(days.to_numpy(dtype=float) / 365.25)
 
@@ -188,22 +288,34 @@ def _convert_to_years(values: pd.Series) -> FloatArray:
 def _select_usable_visits(
     visits: pd.DataFrame, years: FloatArray, names: list[str], findings: Findings
 ) -> tuple[pd.DataFrame, FloatArray]:
-    """Return the visits with a time and all R-indices by person and time, and their years; refuse duplicates."""
-    rows = np.isfinite(years) & np.isfinite(visits[names].to_numpy(dtype=float)).all(axis=1)
+    """Return the visits with a time and all R-indices by person and time, and their
+    years; refuse duplicates.
+    """
+    rows = np.isfinite(years) & np.isfinite(visits[names].to_numpy(dtype=float)).all(
+        axis=1
+    )
     if not rows.all():
         lacking = visits[ID][~rows]
-        what = f"{format_count(len(lacking), 'visit lacks', 'visits lack')} a time or an R-index"
-        findings.warn(ProblemCode.INCOMPLETE_VISITS, what, offenders=lacking, ending="; left out")
+        what = f"{format_count(len(lacking), 'visit')} without a time or an R-index"
+        findings.warn(
+            ProblemCode.INCOMPLETE_VISITS, what, offenders=lacking, ending="; left out"
+        )
     visits, years = visits.assign(**{ID: visits[ID].astype(str)})[rows], years[rows]
     if not len(visits):
-        raise InputError("no visit has a time and all R-indices: look at the column of the time.")
+        raise InputError(
+            "no visit has a time and all R-indices: look at the column of the time."
+        )
     spans = pd.Series(years).groupby(visits[ID].to_numpy()).agg(np.ptp)
     if spans.max() > MAX_YEARS_BETWEEN_VISITS:
         what = f"visits of {spans.idxmax()} are {spans.max():,.0f} years apart"
-        raise InputError(f"{what}: give the time in years, not in days or months, or as dates (2021-03-31).")
+        raise InputError(
+            f"{what}: give the time in years, not in days or months, or as dates (2021-03-31)."
+        )
     duplicated = visits.duplicated([ID, SESSION] if SESSION in visits else [ID, *names])
     if duplicated.any():
-        raise InputError(f"visits appear more than once: {join_names(visits[ID][duplicated])}. Keep one row per visit.")
+        raise InputError(
+            f"visits appear more than once: {join_names(visits[ID][duplicated])}. Keep one row per visit."
+        )
     order = np.lexsort((years, visits[ID]))
     return visits.iloc[order].reset_index(drop=True), years[order]
 
@@ -211,35 +323,50 @@ def _select_usable_visits(
 def _check_repeated(repeated: BoolArray, labels: AnyArray, findings: Findings) -> None:
     """Refuse visits of too few people with two of them."""
     if not repeated.any():
-        raise InputError("nobody has two visits at different times: give repeat visits, one row per session_id.")
+        raise InputError(
+            "nobody has two visits at different times: give repeat visits, one row per session_id."
+        )
     for label in (CONTROL, PATIENT) if _EVERYONE not in labels else ():
         number = int((repeated & (labels == label)).sum())
         if number < _MIN_GROUP_SIZE:
             cure = "give more visits, or do not name groups"
-            raise AnalysisError(f"{number} {label}s with two visits are too few to compare groups: {cure}.")
+            raise AnalysisError(
+                f"{number} {label}s with two visits are too few to compare groups: {cure}."
+            )
     n_single = int((~repeated).sum())
     if n_single:
         what = f"{format_count(n_single, 'person has', 'people have')} a single visit (or time): left out"
         findings.note(ProblemCode.SINGLE_VISITS, what)
 
 
-def _estimate_visit_noise(lines: slopes.LinearTrends, findings: Findings) -> tuple[FloatArray, int, bool]:
-    """Return the noise of a visit (M,), its degrees of freedom, and whether it comes from residuals."""
+def _estimate_visit_noise(
+    lines: slopes.LinearTrends, findings: Findings
+) -> tuple[FloatArray, int, bool]:
+    """Return the noise of a visit (M,), its degrees of freedom, and whether it comes
+    from residuals.
+    """
     repeated = lines.is_repeated
     n_people, freedom = int(repeated.sum()), int((lines.visits[repeated] - 2).sum())
     if freedom >= slopes.MIN_DEGREES_OF_FREEDOM:
         return np.sqrt(lines.residual[repeated].sum(axis=0) / freedom), freedom, True
     if n_people < 2:
-        raise InputError("one person with two visits does not show the noise: give more people, or a third visit.")
+        raise InputError(
+            "one person with two visits does not show the noise: give more people, or a third visit."
+        )
     what = "hardly anyone has three visits: intervals come from how much slopes differ between people"
     cure = "They are too wide if people truly differ; a third visit would separate noise from change"
     findings.warn(ProblemCode.FEW_VISITS, what, cure)
-    weight, slope = lines.spread[repeated], lines.slope[repeated]  # variance s2 of noise: s2 / spread of a slope
+    weight, slope = (
+        lines.spread[repeated],
+        lines.slope[repeated],
+    )  # variance s2 of noise: s2 / spread of a slope
     mean = weight @ slope / weight.sum()
     return np.sqrt(weight @ (slope - mean) ** 2 / (n_people - 1)), n_people - 1, False
 
 
-def _report_two_stages(estimated: dict[str, list[slopes.GroupSlopes]], names: list[str], findings: Findings) -> None:
+def _report_two_stages(
+    estimated: dict[str, list[slopes.GroupSlopes]], names: list[str], findings: Findings
+) -> None:
     """Say in one line for which R-indices the mixed model could not be fitted."""
     failed = [
         f"{name} of {label}s" if label != _EVERYONE else name
@@ -249,13 +376,63 @@ def _report_two_stages(estimated: dict[str, list[slopes.GroupSlopes]], names: li
     ]
     if failed:
         what = f"the mixed model could not be fitted ({join_names(failed)}): two stages are used instead"
-        findings.warn(ProblemCode.MODEL_NOT_FITTED, what, "A third visit of more people would determine it")
+        findings.warn(
+            ProblemCode.MODEL_NOT_FITTED,
+            what,
+            "A third visit of more people would determine it",
+        )
 
 
-def _make_interval(name: str, value: Any, error: Any, freedom: int, coverage: float = 0.95) -> dict[str, Any]:
-    """Return a column and the two ends of its interval, as they are named in all tables."""
+def _make_interval(
+    name: str, value: Any, error: Any, freedom: int, coverage: float = 0.95
+) -> dict[str, Any]:
+    """Return a column and the two ends of its interval, as they are named in all
+    tables.
+    """
     half = stdtrit(max(freedom, 1), (1 + coverage) / 2) * error
     return {name: value, f"{name}_low": value - half, f"{name}_high": value + half}
+
+
+def _count_beyond_noise(
+    retest: pd.DataFrame, table: pd.DataFrame, names: Sequence[str]
+) -> pd.DataFrame:
+    """Return the error of a visit by R-index, with the fraction of each group whose
+    change is more than it.
+    """
+    beyond = {
+        f"{label}s_beyond": [rows[f"{name}_more_than_noise"].mean() for name in names]
+        for label, rows in table.groupby(GROUP)
+    }
+    return retest.assign(**beyond).reset_index()
+
+
+def _estimate_by_group(
+    measured: slopes.Visits,
+    people: pd.DataFrame,
+    names: list[str],
+    noise: tuple[FloatArray, int, bool],
+    retest: pd.DataFrame | None,
+) -> tuple[dict[str, list[slopes.GroupSlopes]], pd.DataFrame]:
+    """Return the slopes of each group by R-index, and the change per year of each
+    person with visits at different times.
+
+    retest: error of a visit by R-index, where there are groups; else everyone is one.
+    """
+    estimated, tables = {}, []
+    for label in (_EVERYONE,) if retest is None else (CONTROL, PATIENT):
+        is_member = (people[GROUP] == label).to_numpy()
+        members = measured.take(is_member)
+        variances = dict.fromkeys(names, np.nan)
+        if retest is not None:
+            variances = dict(retest["noise"] ** 2)
+        estimated[label] = [
+            slopes.estimate_slopes(members, k, variances[name])
+            for k, name in enumerate(names)
+        ]
+        own = (members.lines, estimated[label], noise, retest)
+        tables.append(_tabulate_slopes(people[is_member], names, *own))
+    table = pd.concat(tables).sort_index()[measured.lines.is_repeated]
+    return estimated, table.reset_index(drop=True)
 
 
 def _compare_groups(
@@ -265,72 +442,140 @@ def _compare_groups(
     estimated: dict[str, list[slopes.GroupSlopes]],
     findings: Findings,
 ) -> pd.DataFrame:
-    """Return one row per R-index: slopes of the groups, and their difference in people with all covariates (N, C)."""
+    """Return one row per R-index: slopes of the groups, and their difference in people
+    with all covariates (N, C).
+    """
     complete = covariates.notna().all(axis=1).to_numpy()
     if not complete.all():
-        what = f"{format_count(int((~complete).sum()), 'person lacks', 'people lack')} a covariate"
-        ending = "; left out of the comparison of groups"
-        findings.warn(ProblemCode.MISSING_VALUES, what, offenders=covariates.index[~complete], ending=ending)
+        what = f"{format_count(int((~complete).sum()), 'person', 'people')} without a covariate"
+        findings.warn(
+            ProblemCode.MISSING_VALUES,
+            what,
+            offenders=covariates.index[~complete],
+            ending="; left out of the comparison of groups",
+        )
     is_patient = (labels[complete] == PATIENT).astype(float)
     if not _MIN_GROUP_SIZE <= is_patient.sum() <= len(is_patient) - _MIN_GROUP_SIZE:
-        raise AnalysisError("too few people have all covariates to compare groups: adjust for fewer covariates.")
+        raise AnalysisError(
+            "too few people have all covariates to compare groups: adjust for fewer covariates."
+        )
     design = tidy.encode_covariates(covariates[complete])
-    design, compared, rows = design[:, design.std(axis=0) > 0], visits.take(complete), []
+    design, compared = design[:, design.std(axis=0) > 0], visits.take(complete)
+    rows = []
     for k in range(visits.values.shape[1]):
         result = slopes.compare_slopes(compared, is_patient, design, k)
         row: dict[str, Any] = {"model": result.model}
-        row |= {f"{label}s": int((labels == label).sum()) for label in (CONTROL, PATIENT)}
+        row |= {
+            f"{label}s": int((labels == label).sum()) for label in (CONTROL, PATIENT)
+        }
         for label in (CONTROL, PATIENT):
             mean = estimated[label][k].mean
-            row |= _make_interval(f"{label}s_per_year", mean.value, mean.error, mean.freedom)
+            row |= _make_interval(
+                f"{label}s_per_year", mean.value, mean.error, mean.freedom
+            )
         row |= _make_interval("difference", result.value, result.error, result.freedom)
         statistic = result.value / result.error
-        rows.append(row | {"t": statistic, "freedom": result.freedom, "p": 2 * stdtr(result.freedom, -abs(statistic))})
+        rows.append(
+            row
+            | {
+                "t": statistic,
+                "freedom": result.freedom,
+                "p": 2 * stdtr(result.freedom, -abs(statistic)),
+            }
+        )
     table = pd.DataFrame(rows)
     return table.assign(q=tidy.false_discovery_rate(table["p"]))
 
 
-def _size_trials(names: list[str], estimated: dict[str, list[slopes.GroupSlopes]], trial: TrialDesign) -> pd.DataFrame:
-    """Return people per arm to slow the change of patients, and to slow the part that exceeds controls' change."""
+def _size_trials(
+    names: list[str], estimated: dict[str, list[slopes.GroupSlopes]], trial: TrialDesign
+) -> pd.DataFrame:
+    """Return people per arm to slow the change of patients, and to slow the part that
+    exceeds controls' change.
+    """
     rows = []
     for k, name in enumerate(names):
         group = estimated.get(PATIENT, estimated.get(_EVERYONE, []))[k]
-        changes = [(PATIENT if PATIENT in estimated else _EVERYONE, group.mean.value, group.mean.error)]
+        changes = [
+            (
+                PATIENT if PATIENT in estimated else _EVERYONE,
+                group.mean.value,
+                group.mean.error,
+            )
+        ]
         if CONTROL in estimated:
             control = estimated[CONTROL][k].mean
             error = float(np.hypot(group.mean.error, control.error))
-            changes.append((f"{PATIENT} beyond {CONTROL}", group.mean.value - control.value, error))
+            changes.append(
+                (f"{PATIENT} beyond {CONTROL}", group.mean.value - control.value, error)
+            )
         for label, slope, error in changes:
             row: dict[str, Any] = {"index": name, "group": label, "per_year": slope}
-            row |= {"slope_sd": np.sqrt(group.slope_variance), "noise": np.sqrt(group.noise_variance)} | asdict(trial)
+            row |= {
+                "slope_sd": np.sqrt(group.slope_variance),
+                "noise": np.sqrt(group.noise_variance),
+            } | asdict(trial)
             interval = _make_interval("", abs(slope), error, group.mean.freedom)
             variances = group.slope_variance, group.noise_variance
-            for end, change in (("", abs(slope)), ("_low", interval["_high"]), ("_high", max(interval["_low"], 0.0))):
+            for end, change in (
+                ("", abs(slope)),
+                ("_low", interval["_high"]),
+                ("_high", max(interval["_low"], 0.0)),
+            ):
                 row[f"per_arm{end}"] = compute_trial_size(change, *variances, trial)
             rows.append(row)
     return pd.DataFrame(rows).replace(np.inf, np.nan)
 
 
-def compute_trial_size(slope: float, slope_variance: float, noise_variance: float, trial: TrialDesign) -> float:
-    """Return the number of people per arm for a two-sided comparison of mean slopes at 0.05.
+def compute_trial_size(
+    slope: float, slope_variance: float, noise_variance: float, trial: TrialDesign
+) -> float:
+    """Return the number of people per arm for a two-sided comparison of mean slopes at
+    0.05.
 
-    Each arm has n people with visits at the same times t. The variance of a least-squares slope is the variance between
-    slopes plus the noise variance over sum (t - mean t)^2, and
+    Each arm has n people with visits at the same times t. The variance of a
+    least-squares slope is the variance between slopes plus the noise variance over sum
+    (t - mean t)^2, and
 
     n = 2 (z_0.975 + z_power)^2 variance / (slowing * slope)^2.
 
-    slope: mean change per year that the treatment slows; slope_variance, noise_variance: between the slopes of people,
-    and of a visit. Returns people per arm who complete the trial, rounded up; infinite if there is no change. Raises
-    AnalysisError: if shares are not between 0 and 1, or the trial has visits at fewer than two times.
+    Parameters
+    ----------
+    slope : float
+        Mean change per year that the treatment slows.
+    slope_variance : float
+        Variance between the slopes of people.
+    noise_variance : float
+        Variance of a visit about the person's line.
+    trial : TrialDesign
+        Duration, visits, power and effect of the treatment.
+
+    Returns
+    -------
+    float
+        People per arm who complete the trial, rounded up. Infinite if there is no
+        change.
+
+    Raises
+    ------
+    AnalysisError
+        If shares are not between 0 and 1, or the trial has visits at fewer than two
+        times.
     """
     for name, value in (("slowing", trial.slowing), ("power", trial.power)):
         if not 0 < value < 1:
-            raise AnalysisError(f"{name} {value:g} is not between 0 and 1: give a share such as 0.3.")
+            raise AnalysisError(
+                f"{name} {value:g} is not between 0 and 1: give a share such as 0.3."
+            )
     schedule = np.linspace(0, trial.years, trial.visits)
     if len(np.unique(schedule)) < 2:
-        raise AnalysisError("a trial needs visits at two times or more: give more years and visits.")
+        raise AnalysisError(
+            "a trial needs visits at two times or more: give more years and visits."
+        )
     if slope == 0:
         return np.inf
-    variance = slope_variance + noise_variance / float(((schedule - schedule.mean()) ** 2).sum())
+    variance = slope_variance + noise_variance / float(
+        ((schedule - schedule.mean()) ** 2).sum()
+    )
     quantiles = float(ndtri(0.975) + ndtri(trial.power))
     return float(np.ceil(2 * quantiles**2 * variance / (trial.slowing * slope) ** 2))

@@ -1,4 +1,5 @@
-"""What R-indices predict: hazard or odds ratios, survival by thirds, and concordance on held-out people.
+"""What R-indices predict: hazard or odds ratios, survival by thirds, and concordance on
+held-out people; needs the extra ``stats``.
 
 Shape letters: N people, M patterns, C covariate columns.
 """
@@ -13,7 +14,14 @@ from scipy.special import ndtr
 import rindices.analysis.outcome_models as outcome_models
 import rindices.analysis.tidy as tidy
 from rindices._typing import BoolArray, FloatArray, IntArray
-from rindices.errors import AnalysisError, Findings, ProblemCode, format_count, join_names, name_arguments
+from rindices.errors import (
+    AnalysisError,
+    Findings,
+    ProblemCode,
+    format_count,
+    join_names,
+    name_arguments,
+)
 from rindices.tables.cohort import ID
 from rindices.wording import load_columns
 
@@ -27,18 +35,64 @@ _POSITIVE_LABELS = {"1", "1.0", "yes", "true", "y"}
 _NEGATIVE_LABELS = {"0", "0.0", "no", "false", "n"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OutcomePrediction:
     """Results of `predict_outcome`.
 
-    effects: two rows per R-index, with the columns of `EFFECT_COLUMNS`; concordance: one row per set of predictors,
-    see `compare_predictors`; survival: with the columns of `SURVIVAL_COLUMNS`; None for a yes or no outcome.
+    Attributes
+    ----------
+    effects : DataFrame
+        Two rows per R-index, with the columns of `EFFECT_COLUMNS`.
+    concordance : DataFrame
+        One row per set of predictors. See `compare_predictors`.
+    survival : DataFrame or None
+        Columns of `SURVIVAL_COLUMNS`. None for a yes-or-no outcome.
+    problems : Findings
+        Warnings and notes for the user.
     """
 
     effects: pd.DataFrame
     concordance: pd.DataFrame
     survival: pd.DataFrame | None
     problems: Findings
+
+
+def _find_complete_rows(*parts: pd.DataFrame | None) -> BoolArray:
+    """Return who has all values in all parts."""
+    known = [
+        part.replace([np.inf, -np.inf], np.nan).notna().all(axis=1).to_numpy()
+        for part in parts
+        if part is not None
+    ]
+    return np.asarray(np.logical_and.reduce(known))
+
+
+def _refuse_duplicates(ids: pd.Series) -> None:
+    """Refuse people with several rows."""
+    duplicated = ids[ids.duplicated()]
+    if len(duplicated):
+        raise AnalysisError(
+            f"people appear more than once: {join_names(duplicated)}. Keep one row per person."
+        )
+
+
+def _report_incomplete(ids: pd.Series, findings: Findings) -> None:
+    """Report people who lack a value and are left out."""
+    if len(ids):
+        count = format_count(len(ids), "person", "people")
+        what = f"{count} with missing values of the outcome, an R-index, a covariate or a region"
+        findings.warn(
+            ProblemCode.MISSING_VALUES, what, offenders=ids, ending="; left out"
+        )
+
+
+def _report_failed_effects(effects: pd.DataFrame, findings: Findings) -> None:
+    """Report R-indices whose effect cannot be estimated."""
+    failed = effects.loc[effects["coefficient"].isna(), "index"]
+    if len(failed):
+        what = f"{join_names(dict.fromkeys(failed))} cannot be estimated; the column note says why"
+        cure = "Adjust for fewer covariates, or add people with events"
+        findings.warn(ProblemCode.MODEL_NOT_FITTED, what, cure)
 
 
 @name_arguments()
@@ -62,9 +116,11 @@ def predict_outcome(
     outcomes : DataFrame of N rows
         The same people in the same order: event, time and covariates.
     event : str or (str, str)
-        Column of the event: 0 and 1, no and yes; or the column and the label that means that it was observed.
+        Column of the event: 0 and 1, no and yes; or the column and the label that means
+        that it was observed.
     time : str, optional
-        Column of the time to the event or to the end of observation. Without it the outcome is yes or no.
+        Column of the time to the event or to the end of observation. Without it the
+        outcome is yes or no.
     covariates : sequence of str
         Columns of ``outcomes`` to adjust for.
     regions : DataFrame of N rows, optional
@@ -77,44 +133,62 @@ def predict_outcome(
     Returns
     -------
     OutcomePrediction
+        How well the outcome is predicted.
 
     Raises
     ------
     AnalysisError
-        If columns are missing, the event is not two-valued, times are negative, or events are too few.
+        If columns are missing, the event is not two-valued, times are negative,
+        events are too few, or statsmodels is not installed.
     """
+    outcome_models.require_statsmodels("predict")
     findings, names = Findings(), tidy.find_index_columns(indices)
     name, label = (event, None) if isinstance(event, str) else event
-    used = tidy.check_columns(outcomes, [name, *([time] if time else []), *covariates], "outcome or covariates")
-    values = tidy.exclude_missing_codes(outcomes, list(dict.fromkeys(used)), missing_codes)
-    duplicated = indices.loc[indices[ID].duplicated(), ID]
-    if len(duplicated):
-        raise AnalysisError(f"people appear more than once: {join_names(duplicated)}. Keep one row per person.")
+    used = [name, *([time] if time else []), *covariates]
+    used = tidy.check_columns(outcomes, used, "outcome or covariates")
+    values = tidy.exclude_missing_codes(
+        outcomes, list(dict.fromkeys(used)), missing_codes
+    )
+    _refuse_duplicates(indices[ID])
     observed, complete = encode_event(values[name], label)
-    for part in (indices[names], values[used], regions):
-        if part is not None:
-            complete = complete & part.replace([np.inf, -np.inf], np.nan).notna().all(axis=1).to_numpy()
-    if not complete.all():
-        count = format_count(int((~complete).sum()), "person lacks", "people lack")
-        what = f"{count} the outcome, an R-index, a covariate or a region"
-        findings.warn(ProblemCode.MISSING_VALUES, what, offenders=indices.loc[~complete, ID], ending="; left out")
-    if not observed[complete].any() or (time is None and observed[complete].all()):
-        raise AnalysisError(f"of {int(complete.sum())} people with all values, all or none have the event in {name}.")
-    years = None if time is None else _check_times(values.loc[complete, time], indices.loc[complete, ID])
-    outcome, severity = outcome_models.Outcome(observed[complete], years), indices.loc[complete, names].astype(float)
+    complete = complete & _find_complete_rows(indices[names], values[used], regions)
+    _report_incomplete(indices.loc[~complete, ID], findings)
+    _check_event(observed[complete], name, has_time=time is not None)
+    years = None
+    if time is not None:
+        years = _check_times(values.loc[complete, time], indices.loc[complete, ID])
+    outcome = outcome_models.Outcome(observed[complete], years)
+    severity = indices.loc[complete, names].astype(float)
     design = tidy.encode_covariates(values.loc[complete, list(covariates)])
     design = design[:, design.std(axis=0) > 0]
-    effects = pd.concat([_estimate_effects(outcome, severity, design, joint) for joint in (False, True)])
-    failed = effects.loc[effects["coefficient"].isna(), "index"]
-    if len(failed):
-        what = f"{join_names(dict.fromkeys(failed))} cannot be estimated; the column note says why"
-        findings.warn(ProblemCode.MODEL_NOT_FITTED, what, "Adjust for fewer covariates, or add people with events")
-    sets = {"covariates": np.zeros((len(severity), 0)), "R-indices and covariates": severity.to_numpy()}
+    models = (outcome, severity, design)
+    own = [_estimate_effects(*models, joint) for joint in (False, True)]
+    effects = pd.concat(own, ignore_index=True)
+    _report_failed_effects(effects, findings)
+    sets = {
+        "covariates": np.zeros((len(severity), 0)),
+        "R-indices and covariates": severity.to_numpy(),
+    }
     if regions is not None:
         sets[_REGIONS] = regions.to_numpy(dtype=float)[complete]
-    concordance = outcome_models.compare_predictors(outcome, design, sets, _REGIONS, seed)
+    concordance = outcome_models.compare_predictors(
+        outcome, design, sets, _REGIONS, seed
+    )
     survival = None if time is None else _estimate_thirds(outcome, severity)
-    return OutcomePrediction(effects.reset_index(drop=True), concordance, survival, findings)
+    return OutcomePrediction(
+        effects=effects,
+        concordance=concordance,
+        survival=survival,
+        problems=findings,
+    )
+
+
+def _check_event(observed: BoolArray, name: str, has_time: bool) -> None:
+    """Refuse an event that nobody has, or that everybody has where there is no time."""
+    if not observed.any() or (not has_time and observed.all()):
+        raise AnalysisError(
+            f"of {len(observed)} people with all values, all or none have the event in {name}."
+        )
 
 
 def _check_times(times: pd.Series, ids: pd.Series) -> FloatArray:
@@ -124,25 +198,48 @@ def _check_times(times: pd.Series, ids: pd.Series) -> FloatArray:
         raise AnalysisError(f"{times.name} is not a number: {cure}.")
     if (times < 0).any():
         offenders = join_names(ids[times < 0])
-        raise AnalysisError(f"{times.name} is negative: {offenders}. Count from the visit of the R-indices.")
+        raise AnalysisError(
+            f"{times.name} is negative: {offenders}. Count from the visit of the R-indices."
+        )
     return np.asarray(times, dtype=float)
 
 
-def encode_event(values: pd.Series, label: str | None = None) -> tuple[BoolArray, BoolArray]:
+def encode_event(
+    values: pd.Series, label: str | None = None
+) -> tuple[BoolArray, BoolArray]:
     """Return whether the event was observed and whether this is known, both (N,).
 
-    values (N,): two values; NaN where the outcome is unknown; label: the value of an observed event. Without it, 1, yes
-    and true mean observed, and 0, no and false not observed.
+    Without a label, 1, yes and true mean that the event was observed, and 0, no and
+    false that it was not.
+
+    Parameters
+    ----------
+    values : Series
+        Two values. NaN where the outcome is unknown.
+    label : str or None
+        Value of an observed event.
     """
     texts = values.map(_format_label, na_action="ignore")
     levels = sorted(texts.dropna().unique())
     if len(levels) != 2:
-        raise AnalysisError(f"{values.name} needs two values, event or not; it has {join_names(levels) or 'none'}.")
-    found = [level for level in levels if level in (_POSITIVE_LABELS if label is None else {_format_label(label)})]
+        raise AnalysisError(
+            f"{values.name} needs two values, event or not; it has {join_names(levels) or 'none'}."
+        )
+    found = [
+        level
+        for level in levels
+        if level in (_POSITIVE_LABELS if label is None else {_format_label(label)})
+    ]
     if label is not None and not found:
-        raise AnalysisError(f"nobody has the label '{label}' of the event in {values.name}: {join_names(levels)}.")
-    if len(found) != 1 or (label is None and not set(levels) - set(found) <= _NEGATIVE_LABELS):
-        raise AnalysisError(f"which value of {values.name} is the event: {join_names(levels)}? Name it: --event-label.")
+        raise AnalysisError(
+            f"nobody has the label '{label}' of the event in {values.name}: {join_names(levels)}."
+        )
+    if len(found) != 1 or (
+        label is None and not set(levels) - set(found) <= _NEGATIVE_LABELS
+    ):
+        raise AnalysisError(
+            f"which value of {values.name} is the event: {join_names(levels)}? Name it: --event-label."
+        )
     return np.asarray(texts == found[0], dtype=bool), np.asarray(values.notna())
 
 
@@ -152,9 +249,14 @@ def _format_label(value: object) -> str:
 
 
 def _estimate_effects(
-    outcome: outcome_models.Outcome, indices: pd.DataFrame, covariates: FloatArray, joint: bool
+    outcome: outcome_models.Outcome,
+    indices: pd.DataFrame,
+    covariates: FloatArray,
+    joint: bool,
 ) -> pd.DataFrame:
-    """Return the ratios of each R-index (N, M) alone or of all together, adjusted for a design (N, C)."""
+    """Return the ratios of each R-index (N, M) alone or of all together, adjusted for a
+    design (N, C).
+    """
     spread = indices.std().where(lambda sd: sd > 0, 1.0)
     centred = covariates - covariates.mean(axis=0)
     rows = []
@@ -169,9 +271,16 @@ def _estimate_effects(
                 rows.append((name, np.nan, np.nan, np.nan, _NOT_ESTIMABLE))
                 continue
             error = float(np.sqrt(fit.covariance[position, position]))
-            rows.append((name, fit.coefficients[position], error, hazards[position], note))
-    table = pd.DataFrame(rows, columns=["index", "coefficient", "error", "hazards_p", "note"])
-    coefficient, half = table["coefficient"], outcome_models.NORMAL_QUANTILE * table["error"]
+            rows.append(
+                (name, fit.coefficients[position], error, hazards[position], note)
+            )
+    table = pd.DataFrame(
+        rows, columns=["index", "coefficient", "error", "hazards_p", "note"]
+    )
+    coefficient, half = (
+        table["coefficient"],
+        outcome_models.NORMAL_QUANTILE * table["error"],
+    )
     p = 2 * ndtr(-np.abs(coefficient / table["error"]))
     table = table.assign(
         model="joint" if joint else "single",
@@ -187,28 +296,53 @@ def _estimate_effects(
     return table[list(EFFECT_COLUMNS)]
 
 
-def _explain_weak_model(outcome: outcome_models.Outcome, is_estimable: BoolArray, n_indices: int) -> str:
+def _explain_weak_model(
+    outcome: outcome_models.Outcome, is_estimable: BoolArray, n_indices: int
+) -> str:
     """Return why a regression is uncertain; empty if it is not."""
     n_columns, n_unbounded = len(is_estimable), int((~is_estimable[n_indices:]).sum())
-    rarer = int(min(outcome.event.sum(), (~outcome.event).sum())) if outcome.time is None else int(outcome.event.sum())
-    notes = [f"few events: {rarer} for {n_columns} columns"] if rarer < _MIN_EVENTS_PER_COLUMN * n_columns else []
+    rarer = (
+        int(min(outcome.event.sum(), (~outcome.event).sum()))
+        if outcome.time is None
+        else int(outcome.event.sum())
+    )
+    notes = (
+        [f"few events: {rarer} for {n_columns} columns"]
+        if rarer < _MIN_EVENTS_PER_COLUMN * n_columns
+        else []
+    )
     if n_unbounded:
-        number = format_count(n_unbounded, "column of the covariates has", "columns of the covariates have")
-        notes.append(f"{number} no finite effect: nobody or everybody has the event there, or columns are collinear")
+        number = format_count(
+            n_unbounded,
+            "column of the covariates has",
+            "columns of the covariates have",
+        )
+        notes.append(
+            f"{number} no finite effect: nobody or everybody has the event there, or columns are collinear"
+        )
     return "; ".join(notes)
 
 
 def split_into_thirds(values: FloatArray) -> IntArray:
     """Return 0, 1 or 2 for the low, middle and high third of values (N,)."""
-    return np.asarray(np.searchsorted(np.quantile(values, [1 / 3, 2 / 3]), values, side="left"), dtype=np.intp)
+    return np.asarray(
+        np.searchsorted(np.quantile(values, [1 / 3, 2 / 3]), values, side="left"),
+        dtype=np.intp,
+    )
 
 
-def _estimate_thirds(outcome: outcome_models.Outcome, indices: pd.DataFrame) -> pd.DataFrame:
+def _estimate_thirds(
+    outcome: outcome_models.Outcome, indices: pd.DataFrame
+) -> pd.DataFrame:
     time, event, tables = outcome.time, outcome.event, []
     assert time is not None
     for name in indices:
         third = split_into_thirds(indices[name].to_numpy())
-        p = outcome_models.compare_survival(time, event, third) if len(np.unique(third)) == 3 else np.nan
+        p = (
+            outcome_models.compare_survival(time, event, third)
+            if len(np.unique(third)) == 3
+            else np.nan
+        )
         for number, label in enumerate(THIRDS):
             rows = third == number
             if rows.any():

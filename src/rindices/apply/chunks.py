@@ -1,10 +1,13 @@
-"""R-indices of any number of people: chunks of a table in, one file per chunk out, on all cores, resumable.
+"""R-indices of any number of people: chunks of a table in, one file per chunk out, on
+all cores, resumable.
 
-Each chunk becomes one part, a file of rows, in a hidden folder beside the output. The record of a part holds the input
-that it was made from and its digest, and is written last. Thus a part that fits its record is complete, and a run that
-was interrupted goes on with the parts that are missing. In the end the parts are joined to one file, or their folder
-gets the name of the output. Processes share nothing: each reads, infers and writes. The chunk of a process that was
-killed is done again. A lock keeps other runs away.
+Each chunk becomes one part, a file of rows, in a hidden folder beside the output. The
+record of a part holds the input that it was made from and its digest, and is written
+last. Thus a part that fits its record is complete, and a run that was interrupted goes
+on with the parts that are missing. In the end the parts are joined to one file, or
+their folder gets the name of the output. Processes share nothing: each reads, infers
+and writes. The chunk of a process that was killed is done again. A lock keeps other
+runs away.
 """
 
 import hashlib
@@ -12,13 +15,12 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from pathlib import Path
-from typing import NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -27,7 +29,12 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from rindices.apply.tables import join_parts, open_part_file
-from rindices.atomic import atomic_path, compute_digest, delete_temporary_files
+from rindices.atomic import (
+    PRIVATE_FOLDER_MODE,
+    atomic_path,
+    compute_digest,
+    delete_temporary_files,
+)
 from rindices.errors import (
     ModelError,
     Problem,
@@ -43,7 +50,13 @@ from rindices.errors import (
 from rindices.lock import LOCK_NAMES, lock_folder
 from rindices.model.fitted import FittedModel, load
 from rindices.model.unusual import UnusualCount, make_table_warning
-from rindices.tables.chunks import ChunkSize, OpenedTable, TableChunk, merge_problems, split_into_chunks
+from rindices.tables.chunks import (
+    ChunkSize,
+    OpenedTable,
+    TableChunk,
+    merge_problems,
+    split_into_chunks,
+)
 from rindices.tables.cohort import ID, SESSION
 from rindices.tables.io.frames import list_table_files
 from rindices.tables.io.lines import explain_read_errors
@@ -55,7 +68,9 @@ RECORDS_FOLDER = ".rindices"
 _MAX_OFFENDERS = 100
 _MAX_REFUSED = 10_000  # offenders in refused chunks after which the others are not read
 _MAX_HASHES_IN_MEMORY = 4_000_000
-_NOTES_ABOUT_ROWS = parse_codes("encoding_guessed missing_values no_line_end zero_volumes")
+_NOTES_ABOUT_ROWS = parse_codes(
+    "encoding_guessed missing_values no_line_end zero_volumes"
+)
 _MAX_RETRIES = 3  # after a worker was lost
 _LOST_WORKERS = (
     f"worker processes ended before their work was done, {1 + _MAX_RETRIES} times; the system kills them when memory "
@@ -64,12 +79,22 @@ _LOST_WORKERS = (
 Hashes = NDArray[np.uint64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StreamJob:
     """What is done to each chunk.
 
-    request: with the path of the table as its volumes; folder: for the parts; suffix: of the parts: .csv, .tsv or
-    .parquet.
+    Attributes
+    ----------
+    model : Path
+    request : TableRequest
+        With the path of the table as its volumes.
+    folder : Path
+        For the parts.
+    suffix : str
+        Of the parts: .csv, .tsv or .parquet.
+    size : ChunkSize
+    centiles : bool
+        Whether R-indices get their centiles among healthy people.
     """
 
     model: Path
@@ -77,16 +102,28 @@ class StreamJob:
     folder: Path
     suffix: str
     size: ChunkSize
+    centiles: bool = False
 
     def digest(self) -> str:
-        """Return a short digest of all that parts depend on: model, options, participants and path of the table."""
+        """Return a short digest of all that parts depend on: model, options,
+        participants and path of the table.
+        """
         people = self.request.participants
-        inputs = {name: str(value) for name, value in asdict(self.request).items() if name != "volumes"}
+        inputs = {
+            name: str(value)
+            for name, value in vars(self.request).items()
+            if name != "volumes"
+        }
         inputs["model"] = hashlib.sha256(self.model.read_bytes()).hexdigest()
-        inputs["table"] = str([path.absolute() for path in self.request.volumes if isinstance(path, Path)])
+        inputs["table"] = str(
+            [path.absolute() for path in self.request.volumes if isinstance(path, Path)]
+        )
         inputs["stamp"] = str(_stamp_file(people) if isinstance(people, Path) else None)
         inputs |= {"size": str(self.size), "suffix": self.suffix}
-        return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
+        inputs["centiles"] = str(self.centiles)
+        return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[
+            :16
+        ]
 
     def part_path(self, name: str) -> Path:
         """Return the path of a part."""
@@ -97,8 +134,19 @@ class StreamJob:
         return self.folder / RECORDS_FOLDER / f"{name}.npz"
 
 
-class PartRecord(NamedTuple):
-    """Record of a finished part: its input, its digest, its columns and what was counted; its file also has hashes."""
+@dataclass(frozen=True, kw_only=True)
+class PartRecord:
+    """Record of a finished part: its input, its digest, its columns and what was
+    counted; its file also has hashes.
+
+    Attributes
+    ----------
+    stamp : list of str or int
+    digest : str
+    columns : list of str
+    counted : UnusualCount
+    problems : list of Problem
+    """
 
     stamp: list[str | int]
     digest: str
@@ -110,12 +158,21 @@ class PartRecord(NamedTuple):
 _PART_RECORDS = TypeAdapter(PartRecord)
 
 
-class StreamResult(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class StreamResult:
     """Outcome of applying a model to a table.
 
-    counted: of all rows, also those of earlier runs; people: fewer than rows where people have several visits; parts,
-    resumed: number of parts, and how many of them an earlier run had finished; rows_per_second: of this run; 0 if
-    nothing was left to do.
+    Attributes
+    ----------
+    counted : UnusualCount
+        Of all rows, also those of earlier runs.
+    people : int
+        Fewer than rows where people have several visits.
+    problems : list of Problem
+    parts, resumed : int
+        Number of parts, and how many of them an earlier run had finished.
+    rows_per_second : float
+        Of this run. 0 if nothing was left to do.
     """
 
     counted: UnusualCount
@@ -134,27 +191,55 @@ def apply_stream(
     size: ChunkSize | None = None,
     on_progress: Callable[[int], None] = lambda people: None,
     scale: str = "",
+    centiles: bool = False,
+    compared_with: str = "the training people",
 ) -> StreamResult:
     """Write the R-indices of all people of a table, in the order of its rows.
 
-    request: with one table: a file, or a folder of files that together are one table; out: a .csv, .tsv or .parquet
-    file, or a folder, which gets one parquet file per chunk; workers: processes; -1 for all cores. Results depend
-    neither on it nor on the size of chunks; on_progress: gets the number of people that were finished in this run;
-    scale: sentence on the scale of the model, for the data dictionary. Raises TableError: if the table cannot be read,
-    or an id occurs more than once. Raises ModelError: if the model does not fit the table, or the results cannot be
-    written.
+    Parameters
+    ----------
+    request : TableRequest
+        With one table: a file, or a folder of files that together are one table.
+    out : Path
+        A .csv, .tsv or .parquet file, or a folder, which gets one parquet file per
+        chunk.
+    workers : int
+        Processes; -1 for all cores. Results depend neither on it nor on the size of
+        chunks.
+    on_progress : callable
+        Gets the number of people that were finished in this run.
+    scale : str
+        Sentence on the scale of the model, for the data dictionary.
+    centiles : bool
+        Whether to add the centile of each R-index among healthy people.
+    compared_with : str
+        Whom the model compares new people with.
+
+    Raises
+    ------
+    TableError
+        If the table cannot be read, or an id occurs more than once.
+    ModelError
+        If the model does not fit the table, or the results cannot be written.
     """
     (table,) = request.volumes
     assert isinstance(table, Path)
-    unit = FEATURE_UNIT if request.measure == "any" else ""
+    unit = FEATURE_UNIT if request.options.measure == "any" else ""
     to_file = out.suffix in (".csv", ".tsv", ".parquet")
     folder = out.with_name(f".{out.name}.parts")
-    job = StreamJob(model, request, folder, out.suffix if to_file else ".parquet", size or ChunkSize())
+    job = StreamJob(
+        model=model,
+        request=request,
+        folder=folder,
+        suffix=out.suffix if to_file else ".parquet",
+        size=size or ChunkSize(),
+        centiles=centiles,
+    )
     with explain_write_errors(str(out), ModelError, "give another place with --out"):
         job = replace(job, folder=folder / job.digest())
         with _lock_parts(job):
-            if not to_file and out.is_dir() and any(out.iterdir()):
-                raise ModelError(f"{out} is not empty, and finished results are not replaced: give another folder.")
+            if not to_file:
+                _refuse_filled_folder(out)
             start = time.perf_counter()
             chunks = _list_chunks(table, job.size)
             parts, n_resumed, rows = _run_chunks(job, chunks, workers, on_progress)
@@ -162,29 +247,40 @@ def apply_stream(
             people = _check_parts(job, chunks, parts)
             counted = reduce(UnusualCount.merged_with, [part.counted for part in parts])
             if to_file:
-                join_parts([*map(job.part_path, chunks)], out, parts[0].columns, counted.people, unit, scale)
+                paths, columns = [*map(job.part_path, chunks)], parts[0].columns
+                join_parts(paths, out, columns, counted.people, unit, scale)
             else:
-                if out.is_dir():
-                    out.rmdir()  # refuses a folder that has got other files meanwhile, and the parts stay usable
-                shutil.rmtree(job.folder / RECORDS_FOLDER)
-                job.folder.rename(out)
+                _publish_folder(job.folder, out)
     problems = merge_problems([problem for part in parts for problem in part.problems])
-    return StreamResult(counted, people, [*make_table_warning(counted, unit), *problems], len(parts), n_resumed, rate)
+    return StreamResult(
+        counted=counted,
+        people=people,
+        problems=[*make_table_warning(counted, unit, compared_with), *problems],
+        parts=len(parts),
+        resumed=n_resumed,
+        rows_per_second=rate,
+    )
 
 
 @contextmanager
 def _lock_parts(job: StreamJob) -> Iterator[None]:
-    """Lock the parts while a block runs, and prepare their folder; delete it in the end.
+    """Lock the parts while a block runs, and prepare their folder; delete it in the
+    end.
 
-    The folder is named by the model, the table and the options. Thus even a worker that outlives its killed run cannot
-    write into the parts of another one. Parts that such runs have left are deleted.
+    The folder is named by the model, the table and the options. Thus even a worker that
+    outlives its killed run cannot write into the parts of another one. Parts that such
+    runs have left are deleted.
     """
     locked_folder = job.folder.parent
     for folder in (locked_folder, job.folder):
-        if folder.is_symlink():  # it leads to files of others, which would be deleted or mixed
-            raise ModelError(f"{folder} is a link in place of a folder: delete the link or give another --out.")
+        if (
+            folder.is_symlink()
+        ):  # it leads to files of others, which would be deleted or mixed
+            raise ModelError(
+                f"{folder} is a link in place of a folder: delete the link or give another --out."
+            )
     records = job.folder / RECORDS_FOLDER
-    locked_folder.mkdir(parents=True, exist_ok=True)
+    locked_folder.mkdir(PRIVATE_FOLDER_MODE, parents=True, exist_ok=True)
     try:
         with lock_folder(locked_folder, ModelError):
             for path in locked_folder.iterdir():
@@ -212,7 +308,9 @@ def _list_chunks(table: Path, size: ChunkSize) -> dict[str, TableChunk]:
     files = list_table_files(table) or []
     base = table if table.is_dir() else table.parent
     names = ["__".join(file.relative_to(base).parts) for file in files]
-    stems = [name.removesuffix(file.suffix) for name, file in zip(names, files, strict=True)]
+    stems = [
+        name.removesuffix(file.suffix) for name, file in zip(names, files, strict=True)
+    ]
     names = stems if len(set(stems)) == len(stems) else names
     chunks = {
         f"{name}-{chunk.number:05d}": chunk
@@ -220,43 +318,73 @@ def _list_chunks(table: Path, size: ChunkSize) -> dict[str, TableChunk]:
         for chunk in split_into_chunks(file, size)
     }
     if not chunks:
-        raise TableError(f"{table} has no people in it: give the file or the folder of the table.")
+        raise TableError(
+            f"{table} has no people in it: give the file or the folder of the table."
+        )
     return chunks
 
 
 def _run_chunks(
-    job: StreamJob, chunks: Mapping[str, TableChunk], workers: int, on_progress: Callable[[int], None]
+    job: StreamJob,
+    chunks: Mapping[str, TableChunk],
+    workers: int,
+    on_progress: Callable[[int], None],
 ) -> tuple[list[PartRecord], int, int]:
-    """Make the parts that are missing; return all parts in order, how many were there, and the people of this run."""
+    """Make the parts that are missing; return all parts in order, how many were there,
+    and the people of this run.
+    """
     parts: dict[str, PartRecord] = {}
     refused: dict[str, RindicesError] = {}
     n_resumed = people = 0
     for attempt in range(1 + _MAX_RETRIES):
-        missing = {name: chunk for name, chunk in chunks.items() if name not in parts and name not in refused}
-        parts |= {name: part for name in missing if (part := _load_finished_part(job, missing[name], name))}
+        missing = {
+            name: chunk
+            for name, chunk in chunks.items()
+            if name not in parts and name not in refused
+        }
+        parts |= {
+            name: part
+            for name in missing
+            if (part := _load_finished_part(job, missing[name], name))
+        }
         n_resumed = n_resumed if attempt else len(parts)
         missing = {name: chunk for name, chunk in missing.items() if name not in parts}
         try:
             for name, outcome in _make_parts(job, missing, workers):
                 if isinstance(outcome, RindicesError):
                     refused[name] = outcome
-                    if sum(len(p.offenders) for error in refused.values() for p in error.problems) > _MAX_REFUSED:
+                    if (
+                        sum(
+                            len(p.offenders)
+                            for error in refused.values()
+                            for p in error.problems
+                        )
+                        > _MAX_REFUSED
+                    ):
                         break
                     continue
                 parts[name] = outcome
                 people += outcome.counted.people
                 on_progress(people)
             break
-        except BrokenExecutor as error:  # a worker was killed; what the others finished is kept
+        except (
+            BrokenExecutor
+        ) as error:  # a worker was killed; what the others finished is kept
             if attempt == _MAX_RETRIES:
                 raise ModelError(_LOST_WORKERS) from error
     if errors := [refused[name] for name in chunks if name in refused]:
-        raise type(errors[0])(merge_problems([problem for error in errors for problem in error.problems]))
+        raise type(errors[0])(
+            merge_problems([problem for error in errors for problem in error.problems])
+        )
     return [parts[name] for name in chunks], n_resumed, people
 
 
-def _load_finished_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord | None:
-    """Return the part that an earlier run finished from the same input, if there is one."""
+def _load_finished_part(
+    job: StreamJob, chunk: TableChunk, name: str
+) -> PartRecord | None:
+    """Return the part that an earlier run finished from the same input, if there is
+    one.
+    """
     stamp = _stamp_file(chunk.path)
     try:
         with job.record_path(name).open("rb") as stream, np.load(stream) as file:
@@ -271,7 +399,9 @@ def _load_finished_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRec
 def _make_parts(
     job: StreamJob, chunks: Mapping[str, TableChunk], workers: int
 ) -> Iterator[tuple[str, PartRecord | RindicesError]]:
-    """Yield parts as they are finished; processes are started only for more than one chunk."""
+    """Yield parts as they are finished; processes are started only for more than one
+    chunk.
+    """
     from joblib import Parallel, cpu_count, delayed, parallel_config
 
     n_workers = cpu_count() if workers < 0 else workers
@@ -284,8 +414,12 @@ def _make_parts(
         yield from Parallel(n_jobs=n_workers, return_as="generator_unordered")(calls)
 
 
-def try_part(job: StreamJob, chunk: TableChunk, name: str) -> tuple[str, PartRecord | RindicesError]:
-    """Make a part; errors in its rows are returned, so that those of all chunks are reported at once."""
+def try_part(
+    job: StreamJob, chunk: TableChunk, name: str
+) -> tuple[str, PartRecord | RindicesError]:
+    """Make a part; errors in its rows are returned, so that those of all chunks are
+    reported at once.
+    """
     _open_table(job, chunk.path)  # an error in the first rows stops all chunks
     try:
         return name, make_part(job, chunk, name)
@@ -293,64 +427,139 @@ def try_part(job: StreamJob, chunk: TableChunk, name: str) -> tuple[str, PartRec
         return name, error
 
 
+def _refuse_filled_folder(out: Path) -> None:
+    """Refuse a folder with files."""
+    if out.is_dir() and any(out.iterdir()):
+        raise ModelError(
+            f"{out} is not empty, and finished results are not replaced: give another folder."
+        )
+
+
+def _publish_folder(parts: Path, out: Path) -> None:
+    """Give a folder of finished parts its name, without their records."""
+    if out.is_dir():
+        # refuses a folder that has got other files meanwhile, and the parts stay usable
+        out.rmdir()
+    shutil.rmtree(parts / RECORDS_FOLDER)
+    parts.rename(out)
+
+
+def _shorten_problems(problems: Iterable[Problem]) -> list[Problem]:
+    """Return what is said of rows, with a few of the people concerned."""
+    return [
+        replace(
+            problem,
+            offenders=problem.offenders[:_MAX_OFFENDERS],
+            listing=problem.listing or join_names(problem.offenders),
+        )
+        for problem in problems
+        if problem.severity is Severity.WARNING or problem.code in _NOTES_ABOUT_ROWS
+    ]
+
+
 def make_part(job: StreamJob, chunk: TableChunk, name: str) -> PartRecord:
-    """Read a chunk, infer, write the part, and then its record; raises all errors of the chunk together."""
+    """Read a chunk, infer, write the part, and then its record; raises all errors of
+    the chunk together.
+    """
     stamp = _stamp_file(chunk.path)
     model, opened, table_problems = _open_table(job, chunk.path)
-    counted, columns, keys, people, errors = UnusualCount(0, 0, Counter()), [], [], [], []
+    counted, columns = UnusualCount(0, 0, Counter()), list[str]()
+    keys, people, errors = [], [], []
     problems = list(table_problems) if chunk.number == 0 else []
     with open_part_file(job.part_path(name)) as append_rows:
         for validation in opened.validate_chunk(chunk, job.size.rows):
             try:
-                result = model.assess_chunk(validation.cohort_or_raise(), job.request.on_outlier)
+                result = model.assess_chunk(
+                    validation.cohort_or_raise(),
+                    job.request.options.on_outlier,
+                    job.centiles,
+                )
             except RindicesError as error:
                 errors.append(error)
                 continue
             append_rows(result.table)
-            columns, counted = list(result.table.columns), counted.merged_with(result.counted)
+            columns = list(result.table.columns)
+            counted = counted.merged_with(result.counted)
             keys.append(_hash_texts(validation.keys))
             people.append(_hash_texts(result.table[ID].unique()))
             if not opened.is_complete:
-                problems += [
-                    replace(p, offenders=p.offenders[:_MAX_OFFENDERS], listing=p.listing or join_names(p.offenders))
-                    for p in (*validation.problems, *result.problems)
-                    if p.severity is Severity.WARNING or p.code in _NOTES_ABOUT_ROWS
-                ]
+                found = (*validation.problems, *result.problems)
+                problems += _shorten_problems(found)
             del validation, result  # their memory is for the next rows
         if errors:
-            raise type(errors[0])(problem for error in errors for problem in error.problems)
-    part = PartRecord(stamp, compute_digest(job.part_path(name)), columns, counted, problems)
+            raise type(errors[0])(
+                problem for error in errors for problem in error.problems
+            )
+    part = PartRecord(
+        stamp=stamp,
+        digest=compute_digest(job.part_path(name)),
+        columns=columns,
+        counted=counted,
+        problems=problems,
+    )
     record = np.frombuffer(_PART_RECORDS.dump_json(part), np.uint8)
     with atomic_path(job.record_path(name)) as temporary_path:
-        np.savez(temporary_path, record=record, keys=np.concatenate(keys), people=np.unique(np.concatenate(people)))
+        np.savez(
+            temporary_path,
+            record=record,
+            keys=np.concatenate(keys),
+            people=np.unique(np.concatenate(people)),
+        )
     return part
 
 
-def _open_table(job: StreamJob, path: Path) -> tuple[FittedModel, OpenedTable, tuple[Problem, ...]]:
-    """Return the model, a file whose first rows were validated and assessed, and the problems of these rows."""
+def _open_table(
+    job: StreamJob, path: Path
+) -> tuple[FittedModel, OpenedTable, tuple[Problem, ...]]:
+    """Return the model, a file whose first rows were validated and assessed, and the
+    problems of these rows.
+    """
     inputs = (path, job.model, job.request.participants)
-    return _open_table_cached(job, path, str([_stamp_file(file) for file in inputs if isinstance(file, Path)]))
+    return _open_table_cached(
+        job, path, str([_stamp_file(file) for file in inputs if isinstance(file, Path)])
+    )
 
 
 @lru_cache(maxsize=1)
-def _open_table_cached(job: StreamJob, path: Path, stamps: str) -> tuple[FittedModel, OpenedTable, tuple[Problem, ...]]:
-    """Do the work of `_open_table` once for all chunks of a file; ``stamps`` change with the files."""
+def _open_table_cached(
+    job: StreamJob, path: Path, stamps: str
+) -> tuple[FittedModel, OpenedTable, tuple[Problem, ...]]:
+    """Do the work of `_open_table` once for all chunks of a file; ``stamps`` change
+    with the files.
+    """
     model = load(job.model)
     opened = OpenedTable.open(path, job.request, job.size.schema_rows)
     cohort, request = opened.validation.cohort_or_raise(), job.request
-    _, problems, counted = model.assess(cohort, request.on_missing, on_outlier=request.on_outlier)
-    table_warnings = make_table_warning(counted, model.card.unit)  # made again in the end, of all people
+    _, problems, counted = model.assess(
+        cohort,
+        request.options.on_missing,
+        on_outlier=request.options.on_outlier,
+        centiles=job.centiles,
+    )
+    table_warnings = make_table_warning(
+        counted, model.card.unit, model.card.compared_with
+    )  # made again in the end, of all people
     if not opened.is_complete:  # each chunk names its own
         codes = (ProblemCode.PEOPLE_WITHOUT_INDEX, ProblemCode.OUTLYING_VALUES)
         table_warnings += [problem for problem in problems if problem.code in codes]
-        opened = opened.select_regions({*model.regions, *(part for parts in model.sums.values() for part in parts)})
+        opened = opened.select_regions(
+            {*model.regions, *(part for parts in model.sums.values() for part in parts)}
+        )
     problems = [problem for problem in problems if problem not in table_warnings]
     return model, opened, (*problems, *opened.validation.problems)
 
 
-def _check_parts(job: StreamJob, chunks: Mapping[str, TableChunk], parts: Sequence[PartRecord]) -> int:
-    """Refuse parts that do not fit together: different columns, repeated people; return the number of people."""
-    different = [name for name, part in zip(chunks, parts, strict=True) if part.columns != parts[0].columns]
+def _check_parts(
+    job: StreamJob, chunks: Mapping[str, TableChunk], parts: Sequence[PartRecord]
+) -> int:
+    """Refuse parts that do not fit together: different columns, repeated people; return
+    the number of people.
+    """
+    different = [
+        name
+        for name, part in zip(chunks, parts, strict=True)
+        if part.columns != parts[0].columns
+    ]
     if different:
         both = f"{next(iter(chunks))} and {join_names(different)}"
         what = f"some files have sessions and some have none: {both} differ"
@@ -360,45 +569,82 @@ def _check_parts(job: StreamJob, chunks: Mapping[str, TableChunk], parts: Sequen
     counts: Counter[str] = Counter()  # by name, as two people may share a hash
     for name, chunk in chunks.items() if len(repeated) else ():
         if np.isin(repeated, load_hashes(hash_files[name])).any():
-            validations = _open_table(job, chunk.path)[1].validate_chunk(chunk, job.size.rows)
-            keys = np.array([key for validation in validations for key in validation.keys], dtype=object)
+            validations = _open_table(job, chunk.path)[1].validate_chunk(
+                chunk, job.size.rows
+            )
+            keys = np.array(
+                [key for validation in validations for key in validation.keys],
+                dtype=object,
+            )
             counts.update(keys[np.isin(_hash_texts(keys), repeated)].tolist())
     if ids := sorted(name for name, times in counts.items() if times > 1):
         what = format_count(len(ids), "duplicate ID")
-        cure = "Make the ids unique, or name the column of the session: --session COLUMN"
-        raise TableError(Problem(Severity.ERROR, what, "", cure, ProblemCode.DUPLICATE_IDS, offenders=tuple(ids)))
+        cure = (
+            "Make the ids unique, or name the column of the session: --session COLUMN"
+        )
+        raise TableError(
+            Problem(
+                severity=Severity.ERROR,
+                what=what,
+                where="",
+                cure=cure,
+                code=ProblemCode.DUPLICATE_IDS,
+                offenders=tuple(ids),
+            )
+        )
     if SESSION not in parts[0].columns:
         return sum(part.counted.people for part in parts)
-    return len(np.unique(np.concatenate([load_hashes(file, "people") for file in hash_files.values()])))
+    return len(
+        np.unique(
+            np.concatenate(
+                [load_hashes(file, "people") for file in hash_files.values()]
+            )
+        )
+    )
 
 
 def _hash_texts(texts: Sequence[str] | NDArray[np.object_]) -> Hashes:
     """Return a hash (N,) of each text."""
-    return np.asarray(pd.util.hash_array(np.array(texts, dtype=object), categorize=False), dtype=np.uint64)
+    return np.asarray(
+        pd.util.hash_array(np.array(texts, dtype=object), categorize=False),
+        dtype=np.uint64,
+    )
 
 
 def load_hashes(file: Path, kind: str = "keys") -> Hashes:
-    """Return the hashes (N,) of the rows of a part, that is of person and session, or of its ``people``."""
+    """Return the hashes (N,) of the rows of a part, that is of person and session, or
+    of its ``people``.
+    """
     try:
         with file.open("rb") as stream, np.load(stream) as arrays:
             return np.asarray(arrays[kind])
     except BadZipFile as error:  # also if the disk fails to read it
-        raise ModelError(f"{file} cannot be read: run the same command again.") from error
+        raise ModelError(
+            f"{file} cannot be read: run the same command again."
+        ) from error
 
 
 def find_repeated_hashes(files: Sequence[Path]) -> Hashes:
-    """Return the hashes of rows (K,) that occur more than once in the files, in bounded memory."""
-    n_shares = 1 + sum(len(load_hashes(file)) for file in files) // _MAX_HASHES_IN_MEMORY
+    """Return the hashes of rows (K,) that occur more than once in the files, in bounded
+    memory.
+    """
+    n_shares = (
+        1 + sum(len(load_hashes(file)) for file in files) // _MAX_HASHES_IN_MEMORY
+    )
     repeated = []
     for share in range(n_shares):
-        hashes = np.concatenate([each[each % n_shares == share] for each in map(load_hashes, files)])
+        hashes = np.concatenate(
+            [each[each % n_shares == share] for each in map(load_hashes, files)]
+        )
         values, counts = np.unique(hashes, return_counts=True)
         repeated.append(values[counts > 1])
     return np.concatenate(repeated)
 
 
 def _stamp_file(path: Path) -> list[str | int]:
-    """Return what changes when a file is written again; raises `TableError` if it is gone."""
+    """Return what changes when a file is written again; raises `TableError` if it is
+    gone.
+    """
     with explain_read_errors(path):
         status = path.stat()
     return [path.name, status.st_size, status.st_mtime_ns]

@@ -1,6 +1,7 @@
-"""R-indices as a file, with a data dictionary of its columns as in BIDS; large results are written in parts."""
+"""R-indices as a file, with a data dictionary of its columns as in BIDS; large results
+are written in parts.
+"""
 
-import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,6 +12,7 @@ import pandas as pd
 
 from rindices.atomic import atomic_path, write_json
 from rindices.errors import ModelError, describe_os_error, make_install_command
+from rindices.json_files import read_json
 from rindices.model.scale import UNKNOWN_SCALE
 from rindices.tables.cohort import GROUP
 from rindices.tables.io.spreadsheet import protect_texts
@@ -23,102 +25,167 @@ SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _NO_PYARROW = f"writing parquet needs pyarrow: {make_install_command('parquet')}"
 
 
-def write_indices(indices: pd.DataFrame, path: Path, unit: str = "", scale: str = "") -> None:
+def write_indices(
+    indices: pd.DataFrame, path: Path, unit: str = "", scale: str = ""
+) -> None:
     """Write R-indices as csv, tsv or parquet.
 
-    path: its suffix decides the format. A text table gets a data dictionary in a .json file of the same name; unit:
-    unit of the model, for the words of the data dictionary; scale: sentence on its scale, see `describe_scale`. Raises
-    ModelError: for another suffix, or if the file cannot be written.
+    Parameters
+    ----------
+    path : Path
+        Its suffix decides the format. A text table gets a data dictionary in a
+        .json file of the same name.
+    unit : str
+        Unit of the model, for the words of the data dictionary.
+    scale : str
+        Sentence on its scale, see `describe_scale`.
+
+    Raises
+    ------
+    ModelError
+        For another suffix, or if the file cannot be written.
     """
     if path.suffix not in (*SEPARATORS, ".parquet"):
-        raise ModelError(f"{path.name}: results are written as .csv, .tsv or .parquet; give one of these suffixes.")
+        raise ModelError(
+            f"{path.name}: results are written as .csv, .tsv or .parquet; give one of these suffixes."
+        )
     try:
-        with atomic_path(path) as temporary_path:
+        with atomic_path(path, is_private=True) as temporary_path:
             if path.suffix == ".parquet":
                 indices.to_parquet(temporary_path, index=False)
             else:
                 text, separator = protect_texts(indices), SEPARATORS[path.suffix]
-                text.to_csv(temporary_path, sep=separator, index=False, lineterminator="\n")
+                text.to_csv(
+                    temporary_path, sep=separator, index=False, lineterminator="\n"
+                )
             check_people_count(len(indices), temporary_path, path)
         _write_data_dictionary(path, list(indices.columns), unit, scale)
     except ImportError as error:
         raise ModelError(_NO_PYARROW) from error
     except OSError as error:
-        raise ModelError(f"cannot write {path} ({describe_os_error(error)}): give another place with --out.") from error
+        raise ModelError(
+            f"cannot write {path} ({describe_os_error(error)}): give another place with --out."
+        ) from error
 
 
 def check_people_count(expected: int, path: Path, out: Path) -> None:
-    """Raise an error if a file, which is to become ``out``, holds another number of people than it should."""
+    """Raise an error if a file, which is to become ``out``, holds another number of
+    people than it should.
+    """
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
         written = int(pq.read_metadata(path).num_rows)
     else:
         with path.open("rb") as file:
-            written = sum(content.count(b"\n") for content in iter(lambda: file.read(1_000_000), b"")) - 1
+            written = (
+                sum(
+                    content.count(b"\n")
+                    for content in iter(lambda: file.read(1_000_000), b"")
+                )
+                - 1
+            )
     if expected != written:
         what = f"{expected:,} people should be in {out} and {written:,} are: it is not complete"
         raise ModelError(f"{what}. Run the command again.")
 
 
-def _write_data_dictionary(path: Path, columns: Sequence[str], unit: str, scale: str) -> None:
-    """Write the data dictionary of a text table, unless there is a file of this name with other content."""
+def _write_data_dictionary(
+    path: Path, columns: Sequence[str], unit: str, scale: str
+) -> None:
+    """Write the data dictionary of a text table, unless there is a file of this name
+    with other content.
+    """
     dictionary = path.with_suffix(".json")
     try:
-        is_other = dictionary.exists() and "r1" not in json.loads(dictionary.read_text("utf-8"))
-    except (ValueError, TypeError):
+        is_other = dictionary.exists() and "r1" not in read_json(dictionary)
+    except (OSError, ValueError):
         is_other = True
     if path.suffix != ".parquet" and not is_other:
         write_json(dictionary, describe_columns(columns, unit, scale))
 
 
-def describe_columns(columns: Sequence[str], unit: str = "", scale: str = "") -> dict[str, dict[str, object]]:
-    """Return the data dictionary of columns of R-indices, in the words for the unit of a model, with its scale."""
+def describe_columns(
+    columns: Sequence[str], unit: str = "", scale: str = ""
+) -> dict[str, dict[str, object]]:
+    """Return the data dictionary of columns of R-indices, in the words for the unit of
+    a model, with its scale.
+    """
     texts, word = load_columns("r_indices"), get_wording(unit)
     if GROUP in columns and "members_behind" not in columns:
         texts["r"] = texts["r_in_sample"]
     descriptions: dict[str, dict[str, object]] = {}
     for name in columns:
         index, _, end = name.partition("_")
-        key = name if name in texts else f"r_{end}" if end in ("low", "high") else "r"
+        key = name if name in texts else f"r_{end}" if f"r_{end}" in texts else "r"
         text = word(texts[key]).format(
-            index=index, number=index.removeprefix("r"), scale=scale.removesuffix(".") or UNKNOWN_SCALE
+            index=index,
+            number=index.removeprefix("r"),
+            scale=scale.removesuffix(".") or UNKNOWN_SCALE,
         )
-        descriptions[name] = {"Description": text, **({} if key == name else {"Units": "arbitrary"})}
+        descriptions[name] = {
+            "Description": text,
+            **({} if key == name else {"Units": "arbitrary"}),
+        }
     if GROUP in descriptions:
-        descriptions[GROUP]["Levels"] = {"control": "reference group", "patient": "patient"}
+        descriptions[GROUP]["Levels"] = {
+            "control": "reference group",
+            "patient": "patient",
+        }
     return descriptions
 
 
 @contextmanager
 def open_part_file(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """Yield a function that appends rows: as text without a header, or parquet; then the file gets its name."""
-    with atomic_path(path) as temporary_path, ExitStack() as stack:
+    """Yield a function that appends rows: as text without a header, or parquet; then
+    the file gets its name.
+    """
+    with atomic_path(path, is_private=True) as temporary_path, ExitStack() as stack:
         file: Any = None
 
         def append_rows(table: pd.DataFrame) -> None:
             nonlocal file
             if path.suffix == ".parquet":
                 rows = _to_arrow_table(table)
-                file = file or stack.enter_context(_open_parquet_writer(temporary_path, rows.schema))
+                file = file or stack.enter_context(
+                    _open_parquet_writer(temporary_path, rows.schema)
+                )
                 file.write_table(rows)
             else:
-                file = file or stack.enter_context(temporary_path.open("w", encoding="utf-8", newline=""))
+                file = file or stack.enter_context(
+                    temporary_path.open("w", encoding="utf-8", newline="")
+                )
                 text, separator = protect_texts(table), SEPARATORS[path.suffix]
-                text.to_csv(file, sep=separator, index=False, header=False, lineterminator="\n")
+                text.to_csv(
+                    file, sep=separator, index=False, header=False, lineterminator="\n"
+                )
 
         yield append_rows
 
 
 def join_parts(
-    parts: Sequence[Path], out: Path, columns: Sequence[str], people: int, unit: str = "", scale: str = ""
+    parts: Sequence[Path],
+    out: Path,
+    columns: Sequence[str],
+    people: int,
+    unit: str = "",
+    scale: str = "",
 ) -> None:
-    """Join parts to one file, in their order; a text table gets a header and a data dictionary.
+    """Join parts to one file, in their order; a text table gets a header and a data
+    dictionary.
 
-    columns: names of the columns of all parts; people: number of people in all parts; unit: unit of the model, for the
-    words of the data dictionary; scale: sentence on its scale.
+    Parameters
+    ----------
+    columns : sequence of str
+        Names of the columns of all parts.
+    people : int
+        Number of people in all parts.
+    unit : str
+        Unit of the model, for the words of the data dictionary.
+    scale : str
+        Sentence on its scale.
     """
-    with atomic_path(out) as temporary_path:
+    with atomic_path(out, is_private=True) as temporary_path:
         if out.suffix == ".parquet":
             _join_parquet(parts, temporary_path)
         else:
@@ -158,5 +225,7 @@ def _to_arrow_table(table: pd.DataFrame) -> "pa.Table":
 def _open_parquet_writer(path: Path, schema: "pa.Schema") -> Any:
     import pyarrow.parquet as pq
 
-    texts = [name for name in schema.names if name == "novel_because"]  # ids are too many for a dictionary
+    texts = [
+        name for name in schema.names if name == "novel_because"
+    ]  # ids are too many for a dictionary
     return pq.ParquetWriter(path, schema, use_dictionary=texts)

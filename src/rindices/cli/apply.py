@@ -1,23 +1,43 @@
 """``rindices apply``: R-indices for new people from a finished model."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rindices.cli.console import print_problems, print_result, split_option
-from rindices.cli.options import DataOptions, Json, Model, Tables, Workers, make_table_request, take_table_options
-from rindices.errors import Problem, ProblemCode, Severity, format_count, parse_codes
+from rindices.cli.options import (
+    Json,
+    Model,
+    Tables,
+    Workers,
+    get_table_values,
+    make_table_request,
+    take_table_options,
+)
+from rindices.errors import (
+    ModelError,
+    Problem,
+    ProblemCode,
+    Severity,
+    format_count,
+    parse_codes,
+)
 
 if TYPE_CHECKING:
     from rindices.apply.chunks import StreamResult
     from rindices.model.fitted import FittedModel
     from rindices.tables.validate import TableRequest
 
-EXAMPLES = {"apply": "model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"}
-_TRAINING_CODES = parse_codes("no_groups skewed_features group_column_guessed group_column_possible repeated_scans")
+EXAMPLES = {
+    "apply": "model.safetensors new_people.csv --participants new_people.tsv --out r_indices.tsv"
+}
+_TRAINING_CODES = parse_codes(
+    "no_groups skewed_features group_column_guessed group_column_possible repeated_scans"
+)
 """Notes that matter only for training a model."""
 _SECONDS_BETWEEN_MESSAGES = 10.0
 
@@ -26,86 +46,197 @@ _SECONDS_BETWEEN_MESSAGES = 10.0
     "participants id participants_id session site group controls patients missing_codes on_outlier impute_covariates"
 )
 def apply(
+    context: typer.Context,
     model: Model,
     tables: Tables,
     out: Annotated[
-        Path, typer.Option(help="For the R-indices: a .csv, .tsv or .parquet file, or a folder of parquet files.")
+        Path,
+        typer.Option(
+            help="For the R-indices: a .csv, .tsv or .parquet file, or a folder of parquet files."
+        ),
     ],
-    data: DataOptions,
     new_sites: Annotated[
-        str, typer.Option(help="refuse sites unseen in training, or learn them from their own controls.")
+        str,
+        typer.Option(
+            help="refuse sites unseen in training, or learn them from their own controls."
+        ),
     ] = "refuse",
-    least: Annotated[int, typer.Option(min=2, help="Controls that a new site must have.")] = 10,
-    exclude: Annotated[list[str] | None, typer.Option(help="Columns that are not regions of the model.")] = None,
+    least: Annotated[
+        int, typer.Option(min=2, help="Controls that a new site must have.")
+    ] = 10,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns that are not regions of the model."),
+    ] = None,
     on_missing: Annotated[
-        str, typer.Option(help="People who lack regions: model uses the others, drop leaves them out, error stops.")
+        str,
+        typer.Option(
+            help="People who lack regions: model uses the others, drop leaves them out, error stops."
+        ),
     ] = "model",
-    plink: Annotated[
-        Path | None, typer.Option(metavar="PREFIX", help="Also write PREFIX.phe and PREFIX.cov, for PLINK and REGENIE.")
+    centiles: Annotated[
+        bool,
+        typer.Option(
+            "--centiles",
+            help="Add the centile of each R-index among healthy people of that age and sex.",
+        ),
+    ] = False,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            help="nichart: --out is the folder of a NiChart study, which gets the scores that its viewer reads."
+        ),
     ] = None,
     workers: Workers = -1,
     as_json: Json = False,
 ) -> None:
-    """Write the R-indices of new people; needs the regions and covariates that the model was trained on.
+    """Write the R-indices of new people; needs the regions and covariates that the
+    model was trained on.
 
-    One table, or a folder of parquet or csv files that together are one table, is read in chunks: memory does not grow
-    with it, people keep their order, and the same command resumes a run that was interrupted.
+    One table, or a folder of parquet or csv files that together are one table, is read
+    in chunks: memory does not grow with it, people keep their order, and the same
+    command resumes a run that was interrupted.
     """
+    from rindices.apply.nichart import DETAILS, note_viewer, write_scores
+    from rindices.model.centiles import describe_centiles
     from rindices.model.fitted import load
     from rindices.model.scale import describe_scale
     from rindices.tables.io.frames import list_table_files
+
+    data = get_table_values(context)
+    on_outlier = data.get("on_outlier") or "model"
+    for option, value, choices in (
+        ("--on-missing", on_missing, ("model", "drop", "error")),
+        ("--on-outlier", on_outlier, ("model", "keep", "error")),
+        ("--new-sites", new_sites, ("refuse", "controls")),
+    ):
+        if value not in choices:
+            *first, last = choices
+            cure = f"give {', '.join(first)} or {last}"
+            raise typer.BadParameter(cure, param_hint=option)
+    scores = _locate_scores(layout, out)
+    out = out if scores is None else scores.with_name(DETAILS)
+    learn_sites = new_sites == "controls"
+    in_chunks = (
+        not learn_sites and len(tables) == 1 and list_table_files(tables[0]) is not None
+    )
+    inputs = [
+        model,
+        *tables,
+        *([Path(data["participants"])] if "participants" in data else []),
+    ]
+    for path in (out,) if scores is None else (out, scores):
+        _check_output_path(path, inputs, in_chunks)
+    fitted = load(model)
+    data |= {"exclude": split_option(exclude), "on_missing": on_missing}
+    data["covariates"] = _list_covariates(fitted, centiles)
+    request = _make_request(fitted, tables, data, learn_sites)
+    scale = describe_scale(fitted)
+    if in_chunks:
+        result = _apply_in_chunks(
+            model, request, out, workers, scale, centiles, fitted.card.compared_with
+        )
+    else:
+        least_controls = least if learn_sites else None
+        result = _apply_in_memory(fitted, request, out, least_controls, centiles)
+    problems = _list_problems(result.problems, model, out)
+    if scores is not None:
+        listed = Path(data["participants"]) if "participants" in data else None
+        number = write_scores(out, scores, listed)
+        problems += note_viewer(fitted.card.name, number)
+    print_problems(problems)
+    values: dict[str, Any] = {"people": result.people, "visits": result.counted[0]}
+    values |= {"novel": result.counted[1], "out": str(out)}
+    values |= {} if scores is None else {"scores": str(scores)}
+    private = f"{out} holds values of single people and is not readable by others"
+    read = "" if scores is None else f"{scores} is what the viewer of NiChart reads\n"
+    text = f"{_describe_result(result, out, fitted.card.compared_with)}\n{read}{private}\n{scale}"
+    values |= {"rows_per_second": round(result.rows_per_second), "scale": scale}
+    if centiles and fitted.card.healthy is not None:
+        meaning = describe_centiles(fitted.card.healthy)
+        text, values = f"{text}\n{meaning}", values | {"centiles": meaning}
+    print_result(as_json, values, text, err=True)
+
+
+def _list_covariates(fitted: "FittedModel", centiles: bool) -> tuple[str, ...]:
+    """Return the covariates that a table must have."""
+    from rindices.model.centiles import AGE, SEX, explain_missing_healthy_people
+
+    if not centiles:
+        return fitted.covariates
+    if fitted.centiles is None:
+        raise ModelError(explain_missing_healthy_people())
+    return tuple(dict.fromkeys([*fitted.covariates, AGE, SEX]))
+
+
+def _locate_scores(layout: str | None, out: Path) -> Path | None:
+    """Return the file of scores that a layout asks for; None without a layout."""
+    from rindices.apply.nichart import LAYOUT, locate_scores
+
+    if layout is None:
+        return None
+    if layout != LAYOUT:
+        raise typer.BadParameter(f"give {LAYOUT}", param_hint="--layout")
+    try:
+        scores = locate_scores(out)
+    except ModelError as error:
+        raise typer.BadParameter(str(error), param_hint="--out") from error
+    scores.parent.mkdir(exist_ok=True)
+    return scores
+
+
+def _make_request(
+    model: "FittedModel", tables: list[Path], data: dict[str, Any], learn_sites: bool
+) -> "TableRequest":
+    """Return how tables are read for a model: its sites and its regions; groups only
+    where sites are learnt from their controls.
+    """
     from rindices.tables.table import NO_COLUMN
     from rindices.tables.validation.values import ALL_MEASURES
     from rindices.wording import FEATURE_UNIT
 
-    if on_missing not in ("model", "drop", "error"):
-        raise typer.BadParameter("give model, drop or error", param_hint="--on-missing")
-    if data.get("on_outlier") not in (None, "model", "keep", "error"):
-        raise typer.BadParameter("give model, keep or error", param_hint="--on-outlier")
-    if new_sites not in ("refuse", "controls"):
-        raise typer.BadParameter("give refuse or controls", param_hint="--new-sites")
-    learn_sites = new_sites == "controls"
-    if plink is not None and not plink.absolute().parent.is_dir():
-        raise typer.BadParameter("give a prefix in a folder that is there", param_hint="--plink")
-    in_chunks = not learn_sites and plink is None and len(tables) == 1 and list_table_files(tables[0]) is not None
-    inputs = [model, *tables, *([Path(data["participants"])] if "participants" in data else [])]
-    _check_output_path(out, inputs, in_chunks)
-    fitted = load(model)
-    data |= {"covariates": fitted.covariates or (NO_COLUMN,), "exclude": split_option(exclude)}
-    if fitted.preprocessing.harmoniser is None:
+    data = data | {"covariates": data["covariates"] or (NO_COLUMN,)}
+    if model.preprocessing.harmoniser is None:
         data.setdefault("site", NO_COLUMN)
     if not learn_sites:
         data |= {"group": None, "controls": (), "patients": ()}
-    request = replace(
+    data["measure"] = "any" if model.card.unit == FEATURE_UNIT else ALL_MEASURES
+    summed = [part for parts in model.sums.values() for part in parts]
+    return replace(
         make_table_request(tables, data),
-        measure="any" if fitted.card.unit == FEATURE_UNIT else ALL_MEASURES,
-        on_missing=on_missing,
         find_groups=learn_sites,
-        on_suspect=None,
-        model_regions=(*fitted.regions, *(part for parts in fitted.sums.values() for part in parts)),
+        searches_blocks=False,
+        model_regions=(*model.regions, *summed),
     )
-    scale = describe_scale(fitted)
-    if in_chunks:
-        result = _apply_in_chunks(model, request, out, workers, scale)
-    else:
-        result = _apply_in_memory(fitted, request, out, least if learn_sites else None, plink)
-    problems = [problem for problem in result.problems if problem.code not in _TRAINING_CODES]
-    if known := _find_training_people(model, out):  # by their ids, which says more than their averages
-        problems = [problem for problem in problems if problem.code is not ProblemCode.TRAINING_PEOPLE] + known
-    print_problems(problems)
+
+
+def _list_problems(
+    problems: Iterable[Problem], model: Path, out: Path
+) -> list[Problem]:
+    """Return the problems to print; IDs of training people say more than averages like
+    theirs.
+    """
+    known = _find_training_people(model, out)
+    omitted = {*_TRAINING_CODES, *([ProblemCode.TRAINING_PEOPLE] if known else [])}
+    return [problem for problem in problems if problem.code not in omitted] + known
+
+
+def _describe_result(result: "StreamResult", out: Path, compared_with: str) -> str:
+    """Return how many people and visits were written, and how many are novel."""
     rows, novel, _ = result.counted
-    values = {"people": result.people, "visits": rows, "novel": novel, "out": str(out)}
-    again = f" ({result.resumed} of {result.parts} parts were there already)" if result.resumed else ""
     people = format_count(result.people, "person", "people")
     written = people if rows == result.people else f"{rows:,} visits of {people}"
-    share = f"{novel:,} ({novel / max(rows, 1):.1%}) of them unlike the training people"
-    text = f"{written} written to {out}, {share}{again}\n{scale}"
-    values |= {"rows_per_second": round(result.rows_per_second), "scale": scale}
-    print_result(as_json, values, text, err=True)
+    fraction = f"{novel:,} ({novel / max(rows, 1):.1%}) of them unlike {compared_with}"
+    again = ""
+    if result.resumed:
+        again = f" ({result.resumed} of {result.parts} parts were there already)"
+    return f"{written} written to {out}, {fraction}{again}"
 
 
 def _find_training_people(model: Path, out: Path) -> list[Problem]:
-    """Return a warning that names the people of a table whom the model was trained on, as its study tells."""
+    """Return a warning that names the people of a table whom the model was trained on,
+    as its study tells.
+    """
     import pandas as pd
 
     from rindices.apply.tables import SEPARATORS
@@ -116,32 +247,72 @@ def _find_training_people(model: Path, out: Path) -> list[Problem]:
         return []
     trained = pd.read_csv(own, sep="\t", usecols=[ID], dtype=str)[ID]
     if out.suffix in SEPARATORS:
-        applied = pd.read_csv(out, sep=SEPARATORS[out.suffix], usecols=[ID], dtype=str)[ID]
+        applied = pd.read_csv(out, sep=SEPARATORS[out.suffix], usecols=[ID], dtype=str)[
+            ID
+        ]
     else:
         applied = pd.read_parquet(out, columns=[ID])[ID].astype(str)
     known = sorted(set(trained) & set(applied))
     if not known:
         return []
-    people = format_count(len(known), "person of this table was", "people of this table were")
+    people = format_count(
+        len(known), "person of this table was", "people of this table were"
+    )
     cure = f"Use their cross-fitted R-indices in {own.name} beside the model"
     what = f"{people} in the study that the model was fitted to, so their R-indices here are in-sample"
-    return [Problem(Severity.WARNING, what, "", cure, ProblemCode.TRAINING_PEOPLE, offenders=tuple(known))]
+    return [
+        Problem(
+            severity=Severity.WARNING,
+            what=what,
+            where="",
+            cure=cure,
+            code=ProblemCode.TRAINING_PEOPLE,
+            offenders=tuple(known),
+        )
+    ]
 
 
 def _check_output_path(out: Path, inputs: list[Path], in_chunks: bool) -> None:
     """Refuse a path for the results that is an input, or that cannot be written."""
     if out.resolve() in [path.resolve() for path in inputs]:
-        raise typer.BadParameter(f"{out} is one of the inputs and would be lost; give another", param_hint="--out")
-    if any(path.is_dir() and path.resolve() in out.resolve().parents for path in inputs):
-        raise typer.BadParameter(f"{out} is inside an input folder; give another place", param_hint="--out")
-    suffixes = (".csv", ".tsv", ".parquet", "") if in_chunks else (".csv", ".tsv", ".parquet")
-    if out.suffix not in suffixes or not out.absolute().parent.is_dir() or (out.suffix and out.is_dir()):
-        raise typer.BadParameter("give a .csv, .tsv or .parquet file in a folder that is there", param_hint="--out")
+        raise typer.BadParameter(
+            f"{out} is one of the inputs and would be lost; give another",
+            param_hint="--out",
+        )
+    if any(
+        path.is_dir() and path.resolve() in out.resolve().parents for path in inputs
+    ):
+        raise typer.BadParameter(
+            f"{out} is inside an input folder; give another place", param_hint="--out"
+        )
+    suffixes = (
+        (".csv", ".tsv", ".parquet", "") if in_chunks else (".csv", ".tsv", ".parquet")
+    )
+    if (
+        out.suffix not in suffixes
+        or not out.absolute().parent.is_dir()
+        or (out.suffix and out.is_dir())
+    ):
+        raise typer.BadParameter(
+            "give a .csv, .tsv or .parquet file in a folder that is there",
+            param_hint="--out",
+        )
     if not out.suffix and out.is_file():
-        raise typer.BadParameter(f"{out} is a file; give a folder, or a file with a suffix", param_hint="--out")
+        raise typer.BadParameter(
+            f"{out} is a file; give a folder, or a file with a suffix",
+            param_hint="--out",
+        )
 
 
-def _apply_in_chunks(model: Path, request: "TableRequest", out: Path, workers: int, scale: str) -> "StreamResult":
+def _apply_in_chunks(
+    model: Path,
+    request: "TableRequest",
+    out: Path,
+    workers: int,
+    scale: str,
+    centiles: bool,
+    compared_with: str,
+) -> "StreamResult":
     """Apply in chunks, with a message about the progress every few seconds."""
     from rindices.apply.chunks import apply_stream
 
@@ -154,17 +325,31 @@ def _apply_in_chunks(model: Path, request: "TableRequest", out: Path, workers: i
             typer.echo(f"{rows:,} rows, {rows / (now - start):,.0f} a second", err=True)
             last = now
 
-    return apply_stream(model, request, out, workers, on_progress=print_progress, scale=scale)
+    return apply_stream(
+        model,
+        request,
+        out,
+        workers,
+        on_progress=print_progress,
+        scale=scale,
+        centiles=centiles,
+        compared_with=compared_with,
+    )
 
 
 def _apply_in_memory(
-    fitted: "FittedModel", request: "TableRequest", out: Path, min_controls: int | None, plink: Path | None
+    fitted: "FittedModel",
+    request: "TableRequest",
+    out: Path,
+    min_controls: int | None,
+    centiles: bool,
 ) -> "StreamResult":
-    """Apply to all people at once: for tables that are joined, a folder of subjects, new sites, or files for PLINK.
+    """Apply to all people at once: for tables that are joined, a folder of subjects,
+    or new sites.
 
-    ``min_controls`` is the number of controls that a new site must have; None where new sites are refused.
+    ``min_controls`` is the number of controls that a new site must have; None where new
+    sites are refused.
     """
-    from rindices.analysis.plink_files import write_plink_files
     from rindices.apply.chunks import StreamResult
     from rindices.apply.tables import write_indices
     from rindices.model.scale import describe_scale
@@ -176,14 +361,19 @@ def _apply_in_memory(
     cohort = validation.cohort_or_raise()
     if min_controls is not None:
         fitted = fitted.with_sites(cohort, min_controls)
-    indices, problems, counted = fitted.assess(cohort, request.on_missing, on_outlier=request.on_outlier)
+    indices, problems, counted = fitted.assess(
+        cohort,
+        request.options.on_missing,
+        on_outlier=request.options.on_outlier,
+        centiles=centiles,
+    )
     write_indices(indices, out, fitted.card.unit, describe_scale(fitted))
-    if plink is not None:
-        first = indices[~indices[ID].duplicated()]
-        if len(first) < len(indices):
-            what = f"{plink}.phe has the first session of each person; for others, leave the first out of the table"
-            problems.append(Problem(Severity.NOTE, what, code=ProblemCode.SESSION_UNCLEAR))
-        codings = fitted.preprocessing.residualiser.codings
-        write_plink_files(first, cohort.covariates.loc[first.index], codings, plink)
     rate = len(indices) / max(time.perf_counter() - start, 1e-9)
-    return StreamResult(counted, indices[ID].nunique(), [*problems, *validation.problems], 1, 0, rate)
+    return StreamResult(
+        counted=counted,
+        people=indices[ID].nunique(),
+        problems=[*problems, *validation.problems],
+        parts=1,
+        resumed=0,
+        rows_per_second=rate,
+    )

@@ -14,13 +14,15 @@ from rindices.cli import options
 from rindices.cli.console import print_facts, print_json, print_problems, split_option
 from rindices.cli.options import RUN, TABLE, TRAINING, Words, describe_option
 from rindices.errors import Problem, ProblemCode, Severity, format_count, join_names
-from rindices.wording import FEATURE_UNIT, get_wording
+from rindices.wording import FEATURE_UNIT, get_nouns
 
 if TYPE_CHECKING:
     from rindices.study.config import StudyConfig
     from rindices.tables.validate import ValidationResult
 
-EXAMPLES = {"check": "dlmuse.csv --participants participants.tsv --group diagnosis --controls CN"}
+EXAMPLES = {
+    "check": "dlmuse.csv --participants participants.tsv --group diagnosis --controls CN"
+}
 
 SCREEN_LINES = 24
 """Lines that a terminal shows at once."""
@@ -31,28 +33,60 @@ _STOPPING_CODES = {ProblemCode.MISSING_VALUES}
 
 @options.take_table_options("- on_missing")
 def check(
+    context: typer.Context,
     tables: Annotated[
-        list[Path], typer.Argument(metavar="STUDY.toml|TABLE...", help="A study file, or volumes joined by id.")
+        list[Path],
+        typer.Argument(
+            metavar="STUDY.toml|TABLE...", help="A study file, or volumes joined by id."
+        ),
     ],
-    data: options.DataOptions,
-    patterns: Annotated[Words, describe_option("Numbers of patterns that fit is to try.", panel=TRAINING)] = None,
-    method: Annotated[str | None, describe_option("How fit is to train.", panel=TRAINING)] = None,
+    patterns: Annotated[
+        Words,
+        describe_option("Numbers of patterns that fit is to try.", panel=TRAINING),
+    ] = None,
+    method: Annotated[
+        str | None, describe_option("How fit is to train.", panel=TRAINING)
+    ] = None,
     recipe: options.OldMethod = None,
-    on_missing: Annotated[str | None, describe_option("model, drop, error, or report.", panel=TABLE)] = None,
-    show_all: Annotated[bool, describe_option("Print everything, also in a terminal.", None, RUN, "--all")] = False,
-    report: Annotated[Path | None, describe_option("A page with pictures of suspect blocks.", "FILE.html", RUN)] = None,
+    on_missing: Annotated[
+        str | None, describe_option("model, drop, error, or report.", panel=TABLE)
+    ] = None,
+    show_all: Annotated[
+        bool,
+        describe_option("Print everything, also in a terminal.", None, RUN, "--all"),
+    ] = False,
+    report: Annotated[
+        Path | None,
+        describe_option("A page with pictures of suspect blocks.", "FILE.html", RUN),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Read and validate a table of regional volumes, say what it is and what to fix, and whether fit would run."""
+    """Read and validate a table of regional volumes, say what it is and what to fix,
+    and whether fit would run.
+    """
     from rindices.study.preflight import resolve_study
 
     model = {"patterns": split_option(patterns), "method": method, "recipe": recipe}
+    data = options.get_table_values(context)
+    reports_missing = on_missing == "report"
+    if on_missing and not reports_missing:
+        data["on_missing"] = on_missing
     study, folder = options.load_study(tables, data, model, {})
-    policy = on_missing or ("report" if study.data.on_missing == "model" else study.data.on_missing)
-    result = _check_for_training(*resolve_study(study, folder, policy), folder)
+    reports_missing |= on_missing is None and study.data.on_missing == "model"
+    read, study = resolve_study(study, folder, reports_missing)
+    result = _check_for_training(read, study, folder)
     if as_json:
         names = ["format", "people", "controls", "patients", "regions", "covariates"]
-        names += ["sites", "icv", "unit", "measures", "units", "aside", "kinds", "region_names"]
+        names += [
+            "sites",
+            "icv",
+            "unit",
+            "measures",
+            "units",
+            "aside",
+            "kinds",
+            "region_names",
+        ]
         values = {name: getattr(result, name) for name in names}
         problems = [problem.as_dict() for problem in result.problems]
         print_json(values | {"ready": _is_ready(result), "problems": problems})
@@ -68,18 +102,27 @@ def check(
 
 
 def _print_result(result: "ValidationResult", is_complete: bool) -> None:
-    """Print the problems and the facts: all of them, or what fits on a screen, errors first."""
+    """Print the problems and the facts: all of them, or what fits on a screen: the
+    verdict first, then errors.
+    """
     facts = [(name, value) for name, value in _list_facts(result) if value]
     if is_complete:
         print_problems(result.problems, with_untested=True)
-        listed = [(f"  {why}", ", ".join(names)) for why, names in result.unused.items()]
+        listed = [
+            (f"  {why}", ", ".join(names)) for why, names in result.unused.items()
+        ]
         print_facts([*facts[:-1], *listed, facts[-1]])
         return
     width = shutil.get_terminal_size().columns
-    facts = [(name, _shorten(value, width - _FACT_INDENT)) for name, value in facts]
+    print_facts([("verdict", _summarise_verdict(result, "below"))])
+    facts = [
+        (name, _shorten(value, width - _FACT_INDENT)) for name, value in facts[:-1]
+    ]
     order = list(reversed(Severity))
-    problems = sorted(result.problems, key=lambda problem: order.index(problem.severity))
-    shown, n_lines = list[Problem](), len(facts) + 1
+    problems = sorted(
+        result.problems, key=lambda problem: order.index(problem.severity)
+    )
+    shown, n_lines = list[Problem](), len(facts) + 2
     for problem in problems:
         n_lines += math.ceil(len(f"{problem.severity}: {problem}") / width)
         if n_lines > SCREEN_LINES:
@@ -88,7 +131,11 @@ def _print_result(result: "ValidationResult", is_complete: bool) -> None:
     print_problems(shown, with_untested=True)
     hidden = Counter(problem.severity for problem in problems[len(shown) :])
     if hidden:
-        counts = [format_count(hidden[severity], str(severity)) for severity in order if hidden[severity]]
+        counts = [
+            format_count(hidden[severity], str(severity))
+            for severity in order
+            if hidden[severity]
+        ]
         typer.echo(f"and {join_names(counts)}: add --all", err=True)
     print_facts(facts)
 
@@ -97,10 +144,16 @@ def _shorten(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: max(width - 4, 10)]} ..."
 
 
-def _check_for_training(result: "ValidationResult", study: "StudyConfig", folder: Path) -> "ValidationResult":
-    """Add what would stop fit or make it warn, so that a table is called ready only if fit would run."""
+def _check_for_training(
+    result: "ValidationResult", study: "StudyConfig", folder: Path
+) -> "ValidationResult":
+    """Add what would stop fit or make it warn, so that a table is called ready only if
+    fit would run.
+    """
     problems = [
-        replace(problem, severity=Severity.ERROR) if problem.cure and problem.code in _STOPPING_CODES else problem
+        replace(problem, severity=Severity.ERROR)
+        if problem.cure and problem.code in _STOPPING_CODES
+        else problem
         for problem in result.problems
     ]
     cohort = result.cohort
@@ -112,15 +165,31 @@ def _check_for_training(result: "ValidationResult", study: "StudyConfig", folder
 
 
 def _list_facts(result: "ValidationResult") -> list[tuple[str, str]]:
-    groups = f"{result.controls:,} controls, {result.patients:,} patients" if result.controls is not None else ""
-    aside, kinds = ", ".join(f"{number} {why}" for why, number in (result.aside or {}).items()), result.kinds or {}
+    groups = (
+        f"{result.controls:,} controls, {result.patients:,} patients"
+        if result.controls is not None
+        else ""
+    )
+    aside, kinds = (
+        ", ".join(f"{number} {why}" for why, number in (result.aside or {}).items()),
+        result.kinds or {},
+    )
     return [
         ("format", result.format or "unknown"),
         ("people", f"{result.people:,}" if result.people is not None else ""),
         ("groups", groups),
-        (get_wording(result.unit)("regions"), _describe_regions(result) if result.regions else ""),
+        (
+            get_nouns(result.unit).regions,
+            _describe_regions(result) if result.regions else "",
+        ),
         ("not used", aside),
-        ("covariates", ", ".join(f"{name} ({kinds[name]})" if name in kinds else name for name in result.covariates)),
+        (
+            "covariates",
+            ", ".join(
+                f"{name} ({kinds[name]})" if name in kinds else name
+                for name in result.covariates
+            ),
+        ),
         ("ICV", f"column {result.icv}" if result.icv else ""),
         ("sites", f"{result.sites:,}" if result.sites else ""),
         ("verdict", _summarise_verdict(result)),
@@ -128,13 +197,18 @@ def _list_facts(result: "ValidationResult") -> list[tuple[str, str]]:
 
 
 def _describe_regions(result: "ValidationResult") -> str:
-    """Return the number of regions with their unit, by kind of measure where there are several."""
+    """Return the number of regions with their unit, by kind of measure where there are
+    several.
+    """
     names = join_names(result.region_names)
     if result.unit == FEATURE_UNIT:
         return f"{result.regions:,}: {names}"
     if len(result.units) < 2:
         return f"{result.regions:,} ({result.unit}): {names}"
-    kinds = [f"{number:,} of {kind} ({result.units[kind]})" for kind, number in result.measures.items()]
+    kinds = [
+        f"{number:,} of {kind} ({result.units[kind]})"
+        for kind, number in result.measures.items()
+    ]
     return f"{result.regions:,}, {join_names(kinds)}: {names}"
 
 
@@ -143,9 +217,13 @@ def _is_ready(result: "ValidationResult") -> bool:
     return result.ok and result.controls is not None
 
 
-def _summarise_verdict(result: "ValidationResult") -> str:
+def _summarise_verdict(result: "ValidationResult", where: str = "above") -> str:
     if not result.ok:
-        return "not ready: see the errors above"
+        return f"not ready: see the errors {where}"
     if not _is_ready(result):
         return "no errors; to fit, name the groups: --group COLUMN"
-    return "ready" if not any(problem.cure for problem in result.problems) else "ready, with what is said above"
+    return (
+        "ready"
+        if not any(problem.cure for problem in result.problems)
+        else f"ready, with what is said {where}"
+    )

@@ -3,7 +3,8 @@
 import shlex
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,14 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rindices.cli.console import print_facts, print_json, print_problems, print_result, split_option
+from rindices.cli.console import (
+    print_facts,
+    print_json,
+    print_problems,
+    print_result,
+    split_option,
+)
 from rindices.cli.options import (
     RUN,
     TRAINING,
-    DataOptions,
     Json,
     OldMethod,
     describe_option,
+    get_table_values,
     load_study,
     take_table_options,
 )
@@ -26,13 +33,20 @@ from rindices.errors import format_count, join_names
 from rindices.study.methods import METHODS
 
 if TYPE_CHECKING:
+    from rindices.cli.progress import Progress
     from rindices.errors import Problem
     from rindices.model.findings import PatternFinding, StudyFindings
     from rindices.model.fitted import FittedModel
-    from rindices.model.records import CandidateRecord, ReferenceRecord, SettingRecord
+    from rindices.model.records import (
+        CandidateRecord,
+        ReferenceRecord,
+        SelectionRecord,
+        SettingRecord,
+    )
     from rindices.selection.choose import GridPoint
     from rindices.study.config import ModelConfig, StudyConfig
-    from rindices.study.exceptions import NoPatternError
+    from rindices.study.engines import StudyObserver
+    from rindices.sums.parts import PartsTransport
     from rindices.sums.study import SumsResult
     from rindices.tables.cohort import Cohort
 
@@ -40,164 +54,363 @@ _TABLES = (
     "model.safetensors r_indices.tsv r_indices_visits.tsv patterns.tsv effects.tsv subgroups.tsv wrong_cells.tsv "
     "trajectories.tsv networks.safetensors training.tsv members.tsv synthetic.tsv transformation.tsv"
 )
+_PRIVATE_TABLES = "r_indices.tsv r_indices_visits.tsv wrong_cells.tsv"
+_MODELS = "model.safetensors networks.safetensors"
 _ONE_INDEX = "none beyond the mean difference; one index along it"
-EXAMPLES = {"fit": "study.toml --out results, or rindices fit dlmuse.csv --participants ...", "report": "results"}
+EXAMPLES = {
+    "fit": "study.toml --out results, or rindices fit dlmuse.csv --participants ...",
+    "report": "results",
+}
 
 
 @take_table_options("-")
 def fit(
     context: typer.Context,
-    source: Annotated[list[Path], typer.Argument(metavar="STUDY.toml|TABLE...", help="A study file, or volumes.")],
-    out: Annotated[Path, typer.Option(help="Folder for everything; run again to resume.")],
-    data: DataOptions,
+    source: Annotated[
+        list[Path],
+        typer.Argument(metavar="STUDY.toml|TABLE...", help="A study file, or volumes."),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Folder for everything; run again to resume.")
+    ],
     patterns: Annotated[
-        list[str] | None, describe_option("Numbers of patterns to try; by default a test decides.", "NUMBERS")
+        list[str] | None,
+        describe_option(
+            "Numbers of patterns to try; by default a test decides.", "NUMBERS"
+        ),
     ] = None,
-    seed: Annotated[int | None, describe_option("Same seed, same numbers.", "N", min=0)] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would run, and for how long.")] = False,
+    seed: Annotated[
+        int | None, describe_option("Same seed, same numbers.", "N", min=0)
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Only print what would run, and for how long."),
+    ] = False,
     method: Annotated[
-        str | None, describe_option(f"{', '.join(METHODS)}; the first by default.", "NAME", TRAINING)
+        str | None,
+        describe_option(
+            f"{', '.join(METHODS)}; the first by default.", "NAME", TRAINING
+        ),
     ] = None,
     recipe: OldMethod = None,
-    members: Annotated[int | None, describe_option("Ensemble members per setting.", "N", TRAINING, min=1)] = None,
-    max_steps: Annotated[int | None, describe_option("Most training steps.", "N", TRAINING, min=1)] = None,
-    orthogonality: Annotated[list[str] | None, describe_option("Weights lambda to try.", "WEIGHTS", TRAINING)] = None,
-    engine: Annotated[str | None, describe_option("local, dask, slurm, pbs, lsf or sge.", "NAME", RUN)] = None,
-    workers: Annotated[int | None, describe_option("Processes; -1 for all cores.", "N", RUN, min=-1)] = None,
-    scheduler: Annotated[str | None, describe_option("Dask scheduler, for --engine dask.", "ADDRESS", RUN)] = None,
+    members: Annotated[
+        int | None,
+        describe_option("Ensemble members per setting.", "N", TRAINING, min=1),
+    ] = None,
+    max_steps: Annotated[
+        int | None, describe_option("Most training steps.", "N", TRAINING, min=1)
+    ] = None,
+    orthogonality: Annotated[
+        list[str] | None, describe_option("Weights lambda to try.", "WEIGHTS", TRAINING)
+    ] = None,
+    device: Annotated[
+        str | None,
+        describe_option("Where torch trains: cpu, cuda or mps.", "DEVICE", TRAINING),
+    ] = None,
+    engine: Annotated[
+        str | None, describe_option("local, dask, slurm, pbs, lsf or sge.", "NAME", RUN)
+    ] = None,
+    workers: Annotated[
+        int | None, describe_option("Processes; -1 for all cores.", "N", RUN, min=-1)
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        describe_option("Dask scheduler, for --engine dask.", "ADDRESS", RUN),
+    ] = None,
     in_parts: Annotated[
-        bool, describe_option("Fit by sums over parts of a table that no memory holds.", None, RUN, "--in-parts")
+        bool,
+        describe_option(
+            "Fit by sums over parts of a table that no memory holds.",
+            None,
+            RUN,
+            "--in-parts",
+        ),
     ] = False,
-    no_report: Annotated[bool, describe_option("Write no report.html.", None, RUN, "--no-report")] = False,
+    no_report: Annotated[
+        bool, describe_option("Write no report.html.", None, RUN, "--no-report")
+    ] = False,
+    show_people: Annotated[
+        bool,
+        describe_option(
+            "Show single people in report.html.", None, RUN, "--show-people"
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Test whether patients differ, learn R-indices, write the model, everyone's R-indices and a report."""
-    grid = {"patterns": split_option(patterns), "orthogonality": split_option(orthogonality)}
-    changes = None if max_steps is None else {"max_steps": max_steps}
-    model = {"members": members, "method": method, "recipe": recipe, "method_settings": changes, **grid}
-    run = {"seed": seed, "engine": engine, "workers": workers, "scheduler": scheduler, "in_parts": in_parts or None}
+    """Test whether patients differ, learn R-indices, write the model, everyone's
+    R-indices and a report.
+    """
+    data = get_table_values(context)
+    grid = {
+        "patterns": split_option(patterns),
+        "orthogonality": split_option(orthogonality),
+    }
+    given = {"max_steps": max_steps, "device": device}
+    changes = {name: value for name, value in given.items() if value is not None}
+    model = {
+        "members": members,
+        "method": method,
+        "recipe": recipe,
+        "method_settings": changes or None,
+        **grid,
+    }
+    run = {
+        "seed": seed,
+        "engine": engine,
+        "workers": workers,
+        "scheduler": scheduler,
+        "in_parts": in_parts or None,
+    }
     study, folder = load_study(source, data, model, run)
     if study.run.in_parts:
-        unused = {"--dry-run": dry_run, "--no-report": no_report}
+        unused = {
+            "--dry-run": dry_run,
+            "--no-report": no_report,
+            "--show-people": show_people,
+        }
         for option in (option for option, is_given in unused.items() if is_given):
             why = "has no effect in parts, where no time is estimated and no report is written: leave it out"
             raise typer.BadParameter(why, param_hint=option)
         _fit_parts(study, folder, out, source[0], as_json)
         return
+    if no_report and show_people:
+        raise typer.BadParameter(
+            "has no effect with --no-report: leave one of them out",
+            param_hint="--show-people",
+        )
     _refuse_large_table(study, folder, context)
     if dry_run:
         _print_plan(study, folder, out, as_json)
     else:
-        _run_study(study, folder, out, source[0], as_json, not no_report)
+        _run_study(study, folder, out, source[0], as_json, not no_report, show_people)
 
 
-def _refuse_large_table(study: "StudyConfig", folder: Path, context: typer.Context) -> None:
-    """Refuse a table that is too large for the memory, with the command that fits it in parts."""
+def _refuse_large_table(
+    study: "StudyConfig", folder: Path, context: typer.Context
+) -> None:
+    """Refuse a table that is too large for the memory, with the command that fits it in
+    parts.
+    """
     from rindices.errors import StudyError
-    from rindices.study.preflight import DIFFERENCES_IN_PARTS, describe_size, is_too_large, list_changes_in_parts
+    from rindices.study.preflight import (
+        DIFFERENCES_IN_PARTS,
+        describe_size,
+        is_too_large,
+        list_changes_in_parts,
+    )
 
     if not is_too_large(study, folder):
         return
-    changes = {"dry_run": None, "no_report": None, **list_changes_in_parts(study, folder)}
-    in_file = [name for name, value in changes.items() if value is None and not context.params.get(name)]
+    changes = {
+        "dry_run": None,
+        "no_report": None,
+        "show_people": None,
+        **list_changes_in_parts(study, folder),
+    }
+    in_file = [
+        name
+        for name, value in changes.items()
+        if value is None and not context.params.get(name)
+    ]
     fixed = join_names(name for name in in_file if name in study.data.model_fields_set)
     first = f"take {fixed} out of the study file, then " if fixed else ""
     command = f"{_format_command(context, changes)} --in-parts"
-    raise StudyError(f"{describe_size(study)}. To fit it in parts: {first}{command} ({DIFFERENCES_IN_PARTS}).")
+    raise StudyError(
+        f"{describe_size(study)}. To fit it in parts: {first}{command} ({DIFFERENCES_IN_PARTS})."
+    )
 
 
 def _format_command(context: typer.Context, changes: Mapping[str, str | None]) -> str:
-    """Return the command of a context with other values of some options; those without a value are left out."""
+    """Return the command of a context with other values of some options; those without
+    a value are left out.
+    """
     words, options = ["rindices", *context.command_path.split()[1:]], list[str]()
-    for parameter in context.command.params:
+    for parameter in context.command.get_params(context):
         name, names = str(parameter.name), [*parameter.opts, ""]
         value = changes.get(name, context.params.get(name))
-        if value is None or value is False or value == parameter.default or (name in changes and not changes[name]):
+        if (
+            value is None
+            or value is False
+            or value == parameter.default
+            or (name in changes and not changes[name])
+        ):
             continue
-        values = [str(each) for each in (value if isinstance(value, list | tuple) else [value])]
+        values = [
+            str(each)
+            for each in (value if isinstance(value, list | tuple) else [value])
+        ]
         if parameter.param_type_name == "argument":
             words += values
         else:
-            options += [names[0]] if value is True else [word for each in values for word in (names[0], each)]
+            options += (
+                [names[0]]
+                if value is True
+                else [word for each in values for word in (names[0], each)]
+            )
     return shlex.join([*words, *options])
 
 
-def _run_study(study: "StudyConfig", folder: Path, out: Path, source: Path, as_json: bool, with_report: bool) -> None:
+def _run_study(
+    study: "StudyConfig",
+    folder: Path,
+    out: Path,
+    source: Path,
+    as_json: bool,
+    with_report: bool,
+    show_people: bool,
+) -> None:
     """Run a study, write its report and print its result."""
     from rindices.cli.progress import Progress
     from rindices.report.page import write_report
-    from rindices.report.sections import load_statements
-    from rindices.study.cluster import check_engine
-    from rindices.study.engines import StudyObserver
-    from rindices.study.exceptions import NoPatternError, StudyStoppedError, TrainingFailedError
-    from rindices.study.fit import run_study
+    from rindices.study.cluster import check_engine, make_engine
     from rindices.study.preflight import read_reference
+    from rindices.study.run import run_study
     from rindices.study.study import Study
+    from rindices.study.train import keep_processes
 
-    start, has_weights = time.monotonic(), _has_weights(study.model)
+    start = time.monotonic()
     check_engine(study.run)
-    cohort, problems, study = read_study_table(study, folder)
-    to_run = Study(cohort, study, read_reference(study.data, folder))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a batch system ends a job by SIGTERM
-    with Progress("fit") as progress:
-
-        def print_setting(point: "GridPoint", concordance: float) -> None:
-            progress.say(f"{_describe_setting(point, has_weights)}: agreement {concordance:.3f}")
+    progress = Progress("fit")
+    engine = make_engine(study.run, progress.watch)
+    with ExitStack() as stack:
+        # networks: torch is imported while the table is read
+        stack.enter_context(keep_processes(engine, study.model))
+        cohort, problems, study = read_study_table(study, folder)
+        to_run = Study(cohort, study, read_reference(study.data, folder))
+        # a batch system ends a job by SIGTERM
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        stack.enter_context(progress)
+        stack.enter_context(_explain_interruption(progress, out, with_report))
 
         def write_page(folder: Path) -> None:
             if with_report:
-                write_report(folder)
+                write_report(folder, show_people)
 
-        observer = StudyObserver(
-            on_progress=progress.update,
-            on_setting=print_setting,
-            on_message=progress.say,
-            on_problems=progress.print_problems,
-            on_written=write_page,
-            on_training=progress.watch,
+        model = run_study(
+            to_run,
+            out,
+            engine=engine,
+            study_file=source,
+            table_problems=problems,
+            observer=_make_observer(progress, study.model, write_page),
         )
-        try:
-            ending: FittedModel | NoPatternError = run_study(
-                to_run, out, study_file=source, table_problems=problems, observer=observer
-            )
-        except NoPatternError as error:
-            ending = error
-        except TrainingFailedError:
-            if with_report:
-                progress.say(f"how the members were trained: {out / 'report.html'}")
-            raise
-        except StudyStoppedError as error:
-            progress.say(str(error))
-            raise typer.Exit(3) from None
-        except KeyboardInterrupt:
-            progress.say(f"interrupted; what is finished is in {out / 'runs'}: run the same command again to go on")
-            raise typer.Exit(3) from None
-    seconds, page = round(time.monotonic() - start, 1), str(out / "report.html") if with_report else None
+    seconds = round(time.monotonic() - start, 1)
+    page = str(out / "report.html") if with_report else None
     if as_json:
-        _print_json(ending, out, page, seconds)
+        _print_json(model, out, page, seconds)
         return
-    if isinstance(ending, NoPatternError):  # a result and not a failure
-        typer.echo(str(ending), err=True)
-        say = load_statements()
-        assert ending.findings is not None
-        facts = [
-            *(("looks like an artefact", sign.what) for sign in ending.findings.artefacts),
-            ("adjusted for", say.adjustment(ending.selection.adjustment)),
-            ("difference", say.difference(ending.findings)),
-        ]
-    else:
-        facts = _list_facts(ending, has_weights, out)
+    if model.ending is not None:
+        typer.echo(str(model.ending), err=True)
+    facts = _list_facts(model, _has_weights(study.model), out)
+    private = _describe_private_files(out, study, show_people)
+    print_facts([*facts, *_list_files(out, seconds, private, page)])
+
+
+def _list_files(
+    out: Path, seconds: float, private: str, page: str | None
+) -> list[tuple[str, str]]:
+    """Return how long a study took, and what it has written."""
     tables = ", ".join(name for name in _TABLES.split() if (out / name).exists())
-    written = f"{out}: {tables}, selection.json, study.toml"
-    print_facts([*facts, ("seconds", f"{seconds:g}"), ("written", written), ("report", page or "")])
+    return [
+        ("seconds", f"{seconds:g}"),
+        ("written", f"{out}: {tables}, selection.json, study.toml"),
+        ("private", private),
+        ("report", page or ""),
+    ]
 
 
-def _fit_parts(study: "StudyConfig", folder: Path, out: Path, source: Path, as_json: bool) -> None:
+def _make_observer(
+    progress: "Progress", model: "ModelConfig", write_page: Callable[[Path], None]
+) -> "StudyObserver":
+    """Return what prints the progress of a study, and writes its report."""
+    from rindices.study.engines import StudyObserver
+
+    has_weights = _has_weights(model)
+
+    def print_setting(point: "GridPoint", concordance: float) -> None:
+        setting = _describe_setting(point, has_weights)
+        progress.say(f"{setting}: agreement {concordance:.3f}")
+
+    return StudyObserver(
+        on_progress=progress.update,
+        on_setting=print_setting,
+        on_message=progress.say,
+        on_problems=progress.print_problems,
+        on_written=write_page,
+        on_training=progress.watch,
+    )
+
+
+@contextmanager
+def _explain_interruption(
+    progress: "Progress", out: Path, with_report: bool
+) -> Iterator[None]:
+    """Say how to go on where a study is interrupted, and where to look where its
+    training fails.
+    """
+    from rindices.study.exceptions import StudyStoppedError, TrainingFailedError
+
+    try:
+        yield
+    except TrainingFailedError:
+        if with_report:
+            progress.say(f"how the members were trained: {out / 'report.html'}")
+        raise
+    except StudyStoppedError as error:
+        progress.say(str(error))
+        raise typer.Exit(3) from None
+    except KeyboardInterrupt:
+        progress.say(
+            f"interrupted; what is finished is in {out / 'runs'}: run the same command again to go on"
+        )
+        raise typer.Exit(3) from None
+
+
+def _list_null_facts(
+    findings: "StudyFindings", selection: "SelectionRecord"
+) -> list[tuple[str, str]]:
+    """Return what is printed of a study without R-indices."""
+    from rindices.report.sections import load_statements
+
+    say = load_statements()
+    return [
+        *_list_signs(findings),
+        ("adjusted for", say.adjustment(selection.adjustment)),
+        ("difference", say.difference(findings)),
+    ]
+
+
+def _list_signs(findings: "StudyFindings") -> list[tuple[str, str]]:
+    """Return the signs of an artefact."""
+    return [("looks like an artefact", sign.what) for sign in findings.artefacts]
+
+
+def _describe_private_files(
+    out: Path, study: "StudyConfig", show_people: bool = False
+) -> str:
+    """Return which files of a study say something about single people, and what."""
+    names = [name for name in _PRIVATE_TABLES.split() if (out / name).exists()]
+    pages = ["report.html"] if show_people else []
+    private = [f"{', '.join([*names, 'runs/', *pages])} (values of single people)"]
+    models = [name for name in _MODELS.split() if (out / name).exists()]
+    if models:
+        private.append(f"{', '.join(models)} (who took part)")
+    if study.data.exclude_people:
+        private.append("study.toml (IDs of people left out)")
+    return f"{', '.join(private)}; the other files may be passed on"
+
+
+def _fit_parts(
+    study: "StudyConfig", folder: Path, out: Path, source: Path, as_json: bool
+) -> None:
     """Fit a table in parts: Dask workers answer with sums over parts of its files."""
-    from rindices.apply.tables import write_indices
     from rindices.study.cluster import check_engine
-    from rindices.study.outputs import ResultsFolder, compute_settings_digest, write_description, write_table
     from rindices.study.preflight import identify_files, open_table_in_parts
+    from rindices.study.write import (
+        ResultsFolder,
+        compute_settings_digest,
+        write_description,
+    )
     from rindices.study.wrong_cells import check_cells
     from rindices.sums.parts import connect_parts
     from rindices.sums.study import SumsSettings, run_study_from_sums
@@ -206,12 +419,26 @@ def _fit_parts(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
     start, table = time.monotonic(), locate(folder, study.data.volumes[0])
     check_engine(study.run)
     opened, study = open_table_in_parts(study, folder)
-    request, unit = opened.request, opened.validation.cohort_or_raise().unit  # as in the first file, for all files
-    results = ResultsFolder(out, compute_settings_digest(study, identify_files(study, folder)))
+    request, unit = (
+        opened.request,
+        opened.validation.cohort_or_raise().unit,
+    )  # as in the first file, for all files
+    results = ResultsFolder(
+        out, compute_settings_digest(study, identify_files(study, folder))
+    )
     print_problems([*opened.validation.problems, *results.report_other_study()])
-    settings = SumsSettings(study.model, study.run.seed, study.data.adjust)
-    check = partial(check_cells, seed=study.run.seed, adjust=study.adjust, on_outlier=study.on_outlier)
-    with connect_parts(table.absolute(), request, check, study.run.workers, study.run.scheduler) as transport:
+    settings = SumsSettings(
+        model=study.model, seed=study.run.seed, adjust=study.data.adjust
+    )
+    check = partial(
+        check_cells,
+        seed=study.run.seed,
+        adjust=study.adjust,
+        on_outlier=study.on_outlier,
+    )
+    with connect_parts(
+        table.absolute(), request, check, study.run.workers, study.run.scheduler
+    ) as transport:
         if n_left_out := transport.count_left_out():
             people = format_count(n_left_out, "person lacks", "people lack")
             typer.echo(f"{people} a covariate or many regions; left out")
@@ -220,22 +447,44 @@ def _fit_parts(study: "StudyConfig", folder: Path, out: Path, source: Path, as_j
         def clear(folder: Path) -> None:
             results.clear(study, source)
 
-        result = run_study_from_sums(transport, settings, out, partial(typer.echo, err=True), clear=clear)
+        result = run_study_from_sums(
+            transport, settings, out, partial(typer.echo, err=True), clear=clear
+        )
         write_description(out, results.digest)
-        wrong_cells = transport.list_wrong_cells()
-        if len(wrong_cells):
-            write_table(out / "wrong_cells.tsv", wrong_cells, unit)
-        if result.model is not None:
-            write_indices(transport.tabulate_people(result.model), out / "r_indices.tsv", result.model.card.unit)
+        _write_people_of_parts(transport, result, out, unit)
         parts = [part.name for part in transport.parts]
     _print_sums_result(result, parts, out, time.monotonic() - start, as_json)
 
 
-def _print_sums_result(result: "SumsResult", parts: list[str], out: Path, seconds: float, as_json: bool) -> None:
+def _write_people_of_parts(
+    transport: "PartsTransport", result: "SumsResult", out: Path, unit: str
+) -> None:
+    """Write the outlying measurements and the R-indices of the people of all parts."""
+    from rindices.apply.tables import write_indices
+    from rindices.study.write import write_table
+
+    wrong_cells = transport.list_wrong_cells()
+    if len(wrong_cells):
+        write_table(out / "wrong_cells.tsv", wrong_cells, unit)
+    if result.model is not None:
+        indices = transport.tabulate_people(result.model)
+        write_indices(indices, out / "r_indices.tsv", result.model.card.unit)
+
+
+def _print_sums_result(
+    result: "SumsResult", parts: list[str], out: Path, seconds: float, as_json: bool
+) -> None:
     """Print the end of a study in parts."""
     model = str(out / "model.safetensors") if result.model is not None else None
     if as_json:
-        print_json({**result.to_dict(), "parts": parts, "seconds": round(seconds, 1), "model": model})
+        print_json(
+            {
+                **result.to_dict(),
+                "parts": parts,
+                "seconds": round(seconds, 1),
+                "model": model,
+            }
+        )
         return
     if result.ending:
         typer.echo(result.ending, err=True)
@@ -244,7 +493,10 @@ def _print_sums_result(result: "SumsResult", parts: list[str], out: Path, second
             ("finding", result.finding.replace("_", " ")),
             ("patterns", "" if result.model is None else str(result.model.n_patterns)),
             ("parts", str(len(parts))),
-            ("people", f"{result.counts['controls']} controls, {result.counts['patients']} patients"),
+            (
+                "people",
+                f"{result.counts['controls']} controls, {result.counts['patients']} patients",
+            ),
             ("rounds", str(len(result.rounds))),
             ("a part received", f"{result.received / 1e6:.1f} MB"),
             ("a part sent", f"{result.sent / 1e6:.1f} MB"),
@@ -255,13 +507,17 @@ def _print_sums_result(result: "SumsResult", parts: list[str], out: Path, second
 
 
 def _has_weights(model: "ModelConfig") -> bool:
-    """Return whether the weight lambda is part of the choice: several are tried, or the user named one."""
+    """Return whether the weight lambda is part of the choice: several are tried, or the
+    user named one.
+    """
     return model.orthogonality is not None or len(model.list_weights()) > 1
 
 
-def _print_json(ending: "FittedModel | NoPatternError", out: Path, page: str | None, seconds: float) -> None:
-    """Print the end of a study; without a model, the number of patterns is 0."""
-    findings, selection = ending.findings, ending.selection
+def _print_json(
+    model: "FittedModel", out: Path, page: str | None, seconds: float
+) -> None:
+    """Print the end of a study; without R-indices, the number of patterns is 0."""
+    findings, selection = model.findings, model.selection
     assert findings is not None
     assert selection is not None
     has_model, chosen = findings.n_patterns > 0, selection.chosen
@@ -271,14 +527,18 @@ def _print_json(ending: "FittedModel | NoPatternError", out: Path, page: str | N
             "n_patterns": findings.n_patterns,
             "shape": findings.shape and findings.shape.chosen,
             "method": findings.method or None,
-            "difference": findings.difference.to_dict() | {"detected": findings.is_difference},
+            "difference": findings.difference.to_dict()
+            | {"detected": findings.is_difference},
             "agreement": findings.agreement and findings.agreement.to_dict(),
             "members": {
                 "trained": findings.members_trained,
                 "used": findings.members_used,
                 "converged": chosen.members.converged if chosen else 0,
             },
-            "patterns": [pattern.to_dict() | {"artefact": pattern.artefact or None} for pattern in findings.patterns],
+            "patterns": [
+                pattern.to_dict() | {"artefact": pattern.artefact or None}
+                for pattern in findings.patterns
+            ],
             "artefacts": [sign.to_dict() for sign in findings.artefacts],
             "participants": findings.participants and findings.participants.to_dict(),
             "scans": findings.scans and findings.scans.to_dict(),
@@ -295,49 +555,73 @@ def _print_json(ending: "FittedModel | NoPatternError", out: Path, page: str | N
     )
 
 
-def _list_facts(model: "FittedModel", has_weights: bool, out: Path) -> list[tuple[str, str]]:
+def _list_facts(
+    model: "FittedModel", has_weights: bool, out: Path
+) -> list[tuple[str, str]]:
     from rindices.report.sections import StudyFacts, load_statements
 
     findings, selection, card = model.findings, model.selection, model.card
     assert findings is not None
     assert selection is not None
-    assert selection.chosen is not None
+    if selection.chosen is None:
+        return _list_null_facts(findings, selection)
     facts, say = StudyFacts.of_model(model, findings), load_statements(card.unit)
     chosen = selection.chosen
     weight = chosen.setting.orthogonality
-    publish = f"to pass it on: rindices model publish {out} --out FILE"
-    keep = "keep it to yourself" if model.networks is None else "keep them to yourself"
-    passing_on = publish if card.can_be_published else keep
-    named_files = "model.safetensors tells" if model.networks is None else "model and networks.safetensors tell"
-    signs = [("looks like an artefact", sign.what) for sign in findings.artefacts]
+    start, held_out = chosen.start, chosen.held_out
+    is_diffuse = start is not None and start.taken != "contrastive"
+    agreement = f"{_format_agreement(chosen)}, members"
+    ties = [_describe_setting(setting, has_weights) for setting in selection.ties]
+    outlying = findings.outlying
     return [
-        *signs,
+        *_list_signs(findings),
         ("participants", say.people(facts)),
         ("adjusted for", say.adjustment(facts.adjustment)),
         ("difference", say.difference(findings)),
         ("patterns", _describe_number(findings)),
         ("lambda", f"{weight:g}" if has_weights and weight is not None else ""),
         ("shape", "" if findings.shape is None else say.shape(findings.shape)),
-        ("start", chosen.start.why if chosen.start is not None and chosen.start.taken == "whole-cohort" else ""),
-        ("visits", "" if chosen.held_out is None else chosen.held_out.visits or ""),
-        ("agreement", "" if chosen.uses_disjoint_halves else f"{_format_agreement(chosen)}, members"),
-        ("tied with", ", ".join(_describe_setting(setting, has_weights) for setting in selection.ties)),
-        *(line for pattern in findings.patterns for line in _list_pattern_facts(pattern, say)),
-        ("outlying", "" if findings.outlying is None else say.outlying(findings.outlying)),
+        ("start", start.why if start is not None and is_diffuse else ""),
+        ("visits", "" if held_out is None else held_out.visits or ""),
+        ("agreement", "" if chosen.uses_disjoint_halves else agreement),
+        ("tied with", ", ".join(ties)),
+        *(
+            line
+            for pattern in findings.patterns
+            for line in _list_pattern_facts(pattern, say)
+        ),
+        ("outlying", "" if outlying is None else say.outlying(outlying)),
         ("reference", describe_reference(card.reference)),
         ("members", f"{findings.members_used} of {findings.members_trained} used"),
         ("scale", findings.scale),
-        ("note", f"{named_files} who took part; {passing_on}"),
+        ("note", _describe_passing_on(model, out)),
     ]
 
 
+def _describe_passing_on(model: "FittedModel", out: Path) -> str:
+    """Return which files tell who took part, and what can be passed on."""
+    if model.networks is None:
+        files, keep = "model.safetensors tells", "keep it to yourself"
+    else:
+        files, keep = "model and networks.safetensors tell", "keep them to yourself"
+    publish = f"to pass it on: rindices model publish {out} --out FILE"
+    return f"{files} who took part; {publish if model.card.can_be_published else keep}"
+
+
 def _list_pattern_facts(pattern: "PatternFinding", say: Any) -> list[tuple[str, str]]:
-    """Return the lines of a pattern: its regions, how far to trust it, what is left of covariates."""
+    """Return the lines of a pattern: its regions, how far to trust it, what is left of
+    covariates.
+    """
     covariates = say.covariates(pattern)
     return [
         (pattern.name, say.regions(pattern)),
         ("", f"{say.reproduction(pattern)}; {say.separation(pattern)}"),
-        ("", f"rank correlation with covariates in patients: {covariates}" if covariates else ""),
+        (
+            "",
+            f"rank correlation with covariates in patients: {covariates}"
+            if covariates
+            else "",
+        ),
     ]
 
 
@@ -350,7 +634,9 @@ def _describe_number(findings: "StudyFindings") -> str:
 
 
 def describe_reference(reference: "ReferenceRecord | None") -> str:
-    """Return whose correlations of regions were used, and their weight; empty without a reference."""
+    """Return whose correlations of regions were used, and their weight; empty without a
+    reference.
+    """
     if reference is None:
         return ""
     people = f"{format_count(reference.people, 'person', 'people')} of {format_count(reference.sites, 'site')}"
@@ -358,25 +644,41 @@ def describe_reference(reference: "ReferenceRecord | None") -> str:
 
 
 def _format_agreement(chosen: "CandidateRecord") -> str:
-    """Return the agreement with its interval, which fewer than four members do not have."""
+    """Return the agreement with its interval, which fewer than four members do not
+    have.
+    """
     concordance, (low, high) = chosen.agreement.concordance, chosen.concordance_interval
     if concordance is None:
         return "not known (one member)"
-    return f"{concordance:.3f}" if low is None or high is None else f"{concordance:.3f} ({low:.3f} to {high:.3f})"
+    return (
+        f"{concordance:.3f}"
+        if low is None or high is None
+        else f"{concordance:.3f} ({low:.3f} to {high:.3f})"
+    )
 
 
 def _describe_setting(setting: "SettingRecord | GridPoint", has_weights: bool) -> str:
-    weight = f", lambda {setting.orthogonality:g}" if has_weights and setting.orthogonality is not None else ""
+    weight = (
+        f", lambda {setting.orthogonality:g}"
+        if has_weights and setting.orthogonality is not None
+        else ""
+    )
     return f"{format_count(setting.n_patterns, 'pattern')}{weight}"
 
 
-def read_study_table(study: "StudyConfig", folder: Path) -> "tuple[Cohort, tuple[Problem, ...], StudyConfig]":
-    """Return the cohort of a study, one scan per person, the problems of its table, and the study with all choices."""
+def read_study_table(
+    study: "StudyConfig", folder: Path
+) -> "tuple[Cohort, tuple[Problem, ...], StudyConfig]":
+    """Return the cohort of a study, one scan per person, the problems of its table, and
+    the study with all choices.
+    """
     from rindices.errors import StudyError, TableError
     from rindices.study.preflight import list_group_questions, resolve_study
 
     if study.run.in_parts:
-        raise StudyError(f"{study.data.volumes[0]} is fitted in parts, and this needs all people in memory.")
+        raise StudyError(
+            f"{study.data.volumes[0]} is fitted in parts, and this needs all people in memory."
+        )
     result, study = resolve_study(study, folder)
     cohort = result.cohort_or_raise()
     if result.controls is None:
@@ -389,35 +691,70 @@ def read_study_cohort(study: "StudyConfig", folder: Path) -> "Cohort":
     from rindices.study.checks import check_sample_size
 
     cohort, problems, _ = read_study_table(study, folder)
-    print_problems([*problems, *check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit)])
+    print_problems(
+        [
+            *problems,
+            *check_sample_size(cohort.n_controls, cohort.n_patients, cohort.unit),
+        ]
+    )
     return cohort
 
 
 def _print_plan(study: "StudyConfig", folder: Path, out: Path, as_json: bool) -> None:
-    from rindices.study.cohort_fit import estimate_run_time
+    from rindices.study.estimate import estimate_run_time
     from rindices.study.preflight import read_reference
     from rindices.study.study import Study
 
     cohort = read_study_cohort(study, folder)
-    estimate = estimate_run_time(Study(cohort, study, read_reference(study.data, folder)), out / "runs")
+    estimate = estimate_run_time(
+        Study(cohort, study, read_reference(study.data, folder)), out / "runs"
+    )
     seconds, values = estimate.seconds_left, asdict(estimate)
-    time_left = f"about {seconds:.0f} s" if seconds < 120 else f"about {seconds / 60:.0f} min"
+    time_left = (
+        f"about {seconds:.0f} s" if seconds < 120 else f"about {seconds / 60:.0f} min"
+    )
     time_left = time_left if seconds < 7200 else f"about {seconds / 3600:.0f} h"
-    print_result(as_json, values, [*((name, str(value)) for name, value in values.items()), ("time left", time_left)])
+    print_result(
+        as_json,
+        values,
+        [
+            *((name, str(value)) for name, value in values.items()),
+            ("time left", time_left),
+        ],
+    )
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished study.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a finished study.")
+    ],
     checklist: Annotated[
-        bool, typer.Option("--checklist", help="Also write checklist.md: TRIPOD+AI, filled in from the study.")
+        bool,
+        typer.Option(
+            "--checklist",
+            help="Also write checklist.md: TRIPOD+AI, filled in from the study.",
+        ),
+    ] = False,
+    show_people: Annotated[
+        bool,
+        typer.Option(
+            "--show-people",
+            help="Show single people; otherwise a mark is five people or more.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write report.html again, for instance with associations (associate --out DIR) or brain pictures."""
+    """Write report.html again, for instance with associations (associate --out DIR) or
+    brain pictures.
+    """
     from rindices.report.checklist import write_checklist
     from rindices.report.page import write_report
 
     written = {"checklist": write_checklist(folder)} if checklist else {}
-    path = write_report(folder)
+    path = write_report(folder, show_people)
     files = {name: str(each) for name, each in ({"report": path} | written).items()}
-    print_result(as_json, {**files, "bytes": path.stat().st_size}, f"written: {', '.join(files.values())}")
+    print_result(
+        as_json,
+        {**files, "bytes": path.stat().st_size},
+        f"written: {', '.join(files.values())}",
+    )

@@ -1,12 +1,15 @@
-"""Options of several commands; those of tables are declared once, in `_TABLE_OPTIONS`."""
+"""Options of several commands; those of tables are made from
+`rindices.tables.options.DataOptions`.
+"""
 
-import inspect
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from dataclasses import field, make_dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from rindices.cli.console import split_option
 from rindices.errors import UNUSUAL_OPTIONS
@@ -15,103 +18,150 @@ if TYPE_CHECKING:
     from rindices.study.config import StudyConfig
     from rindices.tables.validate import TableRequest
 
-TABLE, ADJUSTMENT, TRAINING, RUN = "Table", "Adjustment and sites", "Training", "Run and output"
-"""Panels of the help; options that most people need are in none of them and come first."""
+TABLE, ADJUSTMENT, TRAINING, RUN = (
+    "Table",
+    "Adjustment and sites",
+    "Training",
+    "Run and output",
+)
+"""Panels of the help; options that most people need are in none of them and come first.
+"""
 
 Words = list[str] | None
 """Words of an option that can be repeated and can hold commas, see `split_option`."""
-Tables = Annotated[list[Path], typer.Argument(metavar="TABLE...", help="Volumes; several are joined by id.")]
-Json = Annotated[bool, typer.Option("--json", rich_help_panel=RUN, help="Print one JSON object.")]
-Workers = Annotated[int, typer.Option(metavar="N", rich_help_panel=RUN, help="Processes; -1 for all cores.")]
-Indices = Annotated[Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")]
+Tables = Annotated[
+    list[Path],
+    typer.Argument(metavar="TABLE...", help="Volumes; several are joined by id."),
+]
+Json = Annotated[
+    bool, typer.Option("--json", rich_help_panel=RUN, help="Print one JSON object.")
+]
+Workers = Annotated[
+    int,
+    typer.Option(metavar="N", rich_help_panel=RUN, help="Processes; -1 for all cores."),
+]
+Indices = Annotated[
+    Path, typer.Argument(metavar="R_INDICES", help="participant_id and r1, r2, ...")
+]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model.safetensors.")]
 OldMethod = Annotated[str | None, typer.Option("--recipe", hidden=True)]
 """The method by the name that the option had in rindices 0.1.0."""
 NewModel = Annotated[Path, typer.Option(help="The model to write, .safetensors.")]
-DataOptions = dict[str, Any]
-"""Values of the section ``data`` of a study, from the options of `_TABLE_OPTIONS` that were given."""
+DataValues = dict[str, Any]
+"""Values of the section ``data`` of a study, of the options that were given."""
+Command = TypeVar("Command", bound=Callable[..., None])
+_COMMAND_OPTIONS = {"impute_covariates": "--impute-covariates", **UNUSUAL_OPTIONS}
+"""Options that typer would call otherwise, by their keys in a study file."""
 
 
 def describe_option(
-    help: str, metavar: str | None = None, panel: str | None = None, *names: str, min: int | None = None
+    help: str,
+    metavar: str | None = None,
+    panel: str | None = None,
+    *names: str,
+    min: int | None = None,
 ) -> Any:
     """Return an option with its help, the word for its value and its panel."""
-    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=panel, min=min)
+    return typer.Option(
+        *names, help=help, metavar=metavar, rich_help_panel=panel, min=min
+    )
 
 
-_TABLE_OPTIONS: dict[str, tuple[Any, str, str | None, str | None]] = {
-    "participants": (Path, "Who the people are, joined by id.", "TABLE", None),
-    "group": (str, "Column that tells controls from patients.", "COLUMN", None),
-    "controls": (list[str], "Label(s) of the controls.", "LABELS", None),
-    "patients": (list[str], "Label(s) of the patients; * for everyone else.", "LABELS", None),
-    "covariates": (list[str], "To adjust for; none for none; by default age, sex and icv.", "COLUMNS", None),
-    "site": (str, "Site or scanner; none for none; by default a usual one.", "COLUMN", None),
-    "id": (str, "Ids, if unusual, or several to join: a,b.", "COLUMN", TABLE),
-    "participants_id": (str, "Ids in the participants, if unusual.", "COLUMN", TABLE),
-    "session": (str, "Session, if unusual.", "COLUMN", TABLE),
-    "exclude": (list[str], "Regions to leave out.", "COLUMNS", TABLE),
-    "exclude_people": (list[str], "People to leave out, or a .txt file with an ID a line.", "IDS", TABLE),
-    "include": (list[str], "ventricles, or columns that are left out otherwise.", "COLUMNS", TABLE),
-    "measure": (str, "volume, thickness or area alone; any for other features.", "KIND", TABLE),
-    "missing_codes": (list[str], "Values for missing, e.g. -9999,-4; none for none.", "CODES", TABLE),
-    "on_missing": (str, "Who lacks regions: model uses the others, drop, or error.", "HOW", TABLE),
-    "on_outlier": (str, "Cells that do not fit a person's others: model, keep, error.", "HOW", TABLE),
-    "on_suspect": (str, "Sites or rows that look wrong as a whole: error, or keep.", "HOW", TABLE),
-    "impute_covariates": (bool, "Impute missing covariates from controls.", None, TABLE),
-    "leave_out_sites": (list[str], "Site(s) whose people are left out.", "NAME", ADJUSTMENT),
-    "harmonise": (str, "Learn what sites do from controls, all or none.", "WHO", ADJUSTMENT),
-    "adjust": (str, "Adjust on the log or linear scale, or none.", "SCALE", ADJUSTMENT),
-    "icv_for": (str, "Measures adjusted for head size beside thickness.", "volume|all", ADJUSTMENT),
-    "reference": (str, "Healthy people of the same program.", "TABLE|FILE|muse", ADJUSTMENT),
-    "visits": (str, "Learn from first visits, mean, or all with change.", "first|mean|all", ADJUSTMENT),
-}
-"""Options of the section ``data`` of a study, by their names there: type, help, word for the value, and panel."""
-_OPTION_NAMES = {"impute_covariates": "--impute-covariates", **UNUSUAL_OPTIONS}
-
-
-def _make_parameter(name: str) -> inspect.Parameter:
-    """Return an option of tables as a parameter of a command."""
-    kind, help, metavar, panel = _TABLE_OPTIONS[name]
-    names = [_OPTION_NAMES[name]] if name in _OPTION_NAMES else []
-    option, values = describe_option(help, metavar, panel, *names), kind if kind is bool else kind | None
-    default, annotation = False if kind is bool else None, Annotated[values, option]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def take_table_options(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that gives a command options of `_TABLE_OPTIONS` as its argument ``data``.
-
-    names: the names of the options, separated by blanks; after ``-``, those that are left out.
+def take_table_options(names: str) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command options of tables, by their names,
+    separated by blanks; the command gets their values by `get_table_values`.
     """
-    listed = names.split()
-    options = [name for name in _TABLE_OPTIONS if (name in listed) != (listed[:1] == ["-"])]
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def run(**values: object) -> None:
-            given = {name: values.pop(name) for name in options}
-            command(**values, data={name: _to_data_value(value) for name, value in given.items() if value})
-
-        own = inspect.signature(command, eval_str=True).parameters.values()
-        position = [parameter.name for parameter in own].index("data")
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters = [parameter.replace(kind=kind) for parameter in own if parameter.name != "data"]
-        parameters[position:position] = map(_make_parameter, options)
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return run
+    def decorate(command: Command) -> Command:
+        command.table_options = names.split()  # type: ignore[attr-defined]
+        return command
 
     return decorate
 
 
-def make_table_request(tables: list[Path], data: DataOptions) -> "TableRequest":
+class TableCommand(TyperCommand):
+    """A command that has, beside the options of its function, options of tables.
+
+    They are made when they are needed, so that the program starts without them.
+    """
+
+    @cached_property
+    def table_options(self) -> list[Any]:
+        """The options of tables, in the order of `list_options`."""
+        wanted = getattr(self.callback, "table_options", [])
+        return _make_table_options(wanted) if wanted else []
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return all options, those of tables after what is required."""
+        own = super().get_params(ctx)
+        optional = (
+            position
+            for position, each in enumerate(own)
+            if each.param_type_name == "option" and not each.required
+        )
+        position = next(optional)
+        return [*own[:position], *self.table_options, *own[position:]]
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the function of the command with its own options."""
+        names = {each.name for each in self.table_options}
+        own = {name: value for name, value in ctx.params.items() if name not in names}
+        return ctx.invoke(self.callback, **own)
+
+
+def get_table_values(context: typer.Context) -> DataValues:
+    """Return the options of tables that were given to a command, as a study file holds
+    them: lists without commas.
+    """
+    command = context.command
+    assert isinstance(command, TableCommand)
+    names = [str(each.name) for each in command.table_options]
+    given = {name: context.params[name] for name in names if context.params[name]}
+    return {
+        name: list(split_option(value)) if isinstance(value, list) else value
+        for name, value in given.items()
+    }
+
+
+def _make_table_options(names: list[str]) -> list[Any]:
+    """Return options of tables as typer makes them for a function; all but those after
+    a ``-``, if that comes first.
+    """
+    from rindices.tables.options import DataOptions, list_options, takes_several
+
+    fields = []
+    for name, option in list_options().items():
+        if (name in names) == (names[0] == "-"):
+            continue
+        default = DataOptions.model_fields[name].default
+        kind: Any = list[str] | None if takes_several(name) else str | None
+        kind = bool if isinstance(default, bool) else kind
+        flags = [_COMMAND_OPTIONS[name]] if name in _COMMAND_OPTIONS else []
+        shown = describe_option(option.help, option.word, option.panel, *flags)
+        unset = False if kind is bool else None
+        fields.append((name, Annotated[kind, shown], field(default=unset)))
+    program = typer.Typer(add_completion=False)
+    program.command()(make_dataclass("TableValues", fields, kw_only=True))
+    return list(typer.main.get_command(program).params)
+
+
+def make_table_request(tables: list[Path], data: DataValues) -> "TableRequest":
     """Return the request to read tables with the options of a command."""
-    from rindices.study.config import DataConfig
+    from rindices.errors import StudyError
+    from rindices.study.config import make_study
+    from rindices.study.settings import SettingSource
 
-    return DataConfig(volumes=tuple(map(str, tables)), **data).request(Path())
+    values = {"data": {**data, "volumes": [str(path) for path in tables]}}
+    try:
+        study = make_study(values, SettingSource("", frozenset(data)))
+    except StudyError as error:
+        raise typer.BadParameter(str(error)) from error
+    return study.data.request(Path())
 
 
-def load_study(source: list[Path], *sections: Mapping[str, object]) -> "tuple[StudyConfig, Path]":
+def load_study(
+    source: list[Path], *sections: Mapping[str, object]
+) -> "tuple[StudyConfig, Path]":
     """Return the study of a file with the options on top, or of options alone."""
     from rindices.errors import StudyError
     from rindices.model.normal_reference import MUSE_REFERENCE
@@ -120,8 +170,13 @@ def load_study(source: list[Path], *sections: Mapping[str, object]) -> "tuple[St
     from rindices.tables.io.frames import locate
     from rindices.tables.readers import locate_people_files
 
-    options = [{name: value for name, value in section.items() if value not in (None, ())} for section in sections]
-    values: dict[str, dict[str, Any]] = dict(zip(("data", "model", "run"), options, strict=True))
+    options = [
+        {name: value for name, value in section.items() if value not in (None, ())}
+        for section in sections
+    ]
+    values: dict[str, dict[str, Any]] = dict(
+        zip(("data", "model", "run"), options, strict=True)
+    )
     changed = values["model"].get("method_settings", {})
     given = frozenset([*changed, *(name for section in options for name in section)])
     command, say = SettingSource("", given), partial(typer.echo, err=True)
@@ -137,16 +192,11 @@ def load_study(source: list[Path], *sections: Mapping[str, object]) -> "tuple[St
     if source[0].suffix == ".toml":
         if len(source) > 1:
             raise StudyError("give one study file, or tables, not both.")
-        return make_study(merge_options(source[0], values, say), SettingSource(source[0].name, given)), source[0].parent
+        return make_study(
+            merge_options(source[0], values, say), SettingSource(source[0].name, given)
+        ), source[0].parent
     values["data"]["volumes"] = [str(locate(Path.cwd(), path)) for path in source]
     try:
         return make_study(values, command), Path()
     except StudyError as error:
         raise typer.BadParameter(str(error)) from error
-
-
-def _to_data_value(value: object) -> object:
-    """Return the value of an option as a study file holds it: lists without commas, paths as text."""
-    if isinstance(value, list):
-        return list(split_option(value))
-    return str(value) if isinstance(value, Path) else value

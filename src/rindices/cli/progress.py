@@ -9,7 +9,12 @@ import typer
 
 from rindices.cli.console import print_problems
 from rindices.errors import Problem
-from rindices.study.progress import SECONDS_BETWEEN_LINES, Pace, TrainingProgress, find_bar
+from rindices.study.progress import (
+    SECONDS_BETWEEN_LINES,
+    Pace,
+    TrainingProgress,
+    find_bar,
+)
 
 if TYPE_CHECKING:
     from rindices.learners.gan.callbacks import TrainingEvent
@@ -27,19 +32,30 @@ class Progress:
         self.title = title
         self._pace, self._last_line_at, self._last_line = Pace(), time.monotonic(), ""
         self._bar: Bar | None = None
-        self._training, self._lock = TrainingProgress(SECONDS_BETWEEN_LINES), threading.RLock()
+        self._training, self._lock = (
+            TrainingProgress(SECONDS_BETWEEN_LINES),
+            threading.RLock(),
+        )
 
     def update(self, done: int, total: int, piece: object = None) -> None:
-        """Report that ``done`` of ``total`` pieces are finished, the last one just now unless ``piece`` is None."""
+        """Report that ``done`` of ``total`` pieces are finished, the last one just now
+        unless ``piece`` is None.
+        """
         now, line = time.monotonic(), self._pace.describe(done, total, piece)
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=done, total=total, status=line)
-        elif line != self._last_line and (now - self._last_line_at >= SECONDS_BETWEEN_LINES or done == total):
+            self._bar.update(
+                self._bar.task_ids[0], completed=done, total=total, status=line
+            )
+        elif line != self._last_line and (
+            now - self._last_line_at >= SECONDS_BETWEEN_LINES or done == total
+        ):
             typer.echo(f"{self.title}: {line}", err=True)
             self._last_line_at, self._last_line = now, line
 
     def watch(self, work: "MemberSet", event: "TrainingEvent") -> None:
-        """Report where the training of a member set stands; may be called by several threads."""
+        """Report where the training of a member set stands; may be called by several
+        threads.
+        """
         with self._lock:
             if resumed := self._training.announce(work, event):
                 self.say(f"{self.title}: {resumed}")
@@ -73,7 +89,9 @@ class Progress:
 
     def __enter__(self) -> Self:
         self._bar = find_bar(self.title)
-        self._training = TrainingProgress(SECONDS_BETWEEN_LINES if self._bar is None else 0.0)
+        self._training = TrainingProgress(
+            SECONDS_BETWEEN_LINES if self._bar is None else 0.0
+        )
         self._resume()
         return self
 

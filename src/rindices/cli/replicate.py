@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,13 +34,29 @@ if TYPE_CHECKING:
 EXAMPLES = {"replicate": "results other_cohort/model.safetensors --out results"}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _Source:
-    """A model with the people of its study, as far as they are at hand, or a map of effects."""
+    """A model with the people of its study, where they are given, or a map of effects.
+
+    Attributes
+    ----------
+    name : str
+        Name of the study or of the map.
+    regions : tuple of str
+        Names of the regions.
+    patterns : ndarray of shape (M, R)
+        Patterns of the model, or the map.
+    model : FittedModel or None
+        None for a map.
+    cohort : Cohort or None
+        People of the study.
+    indices : DataFrame or None
+        Cross-fitted R-indices of these people.
+    """
 
     name: str
     regions: tuple[str, ...]
-    patterns: "FloatArray"  # (M, R)
+    patterns: "FloatArray"
     model: "FittedModel | None" = None
     cohort: "Cohort | None" = None
     indices: "pd.DataFrame | None" = None
@@ -52,79 +68,152 @@ class _Source:
         return [tuple(sums.get(region, (region,))) for region in self.regions]
 
 
-def replicate(
-    first: Annotated[Path, typer.Argument(metavar="A", help="Folder of a study, model file, or map: region, effect.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="What it is compared with.")],
-    out: Annotated[Path, typer.Option(help="Folder for tables, text and figure; that of A for its report.")],
-    seed: Annotated[int, typer.Option(min=0, help="Of the random maps.")] = 0,
-    as_json: Json = False,
-) -> None:
-    """Compare the patterns of two studies over regions, and their R-indices in each other's people.
+def _tabulate_patterns(
+    source: "_Source", places: Mapping[str, str]
+) -> dict[tuple[str, ...], "FloatArray"]:
+    """Return the pattern values of a source by place of its regions."""
+    keys = (tuple(sorted(places[part] for part in parts)) for parts in source.parts)
+    return dict(zip(keys, source.patterns.T, strict=True))
 
-    Correlations are compared with those of random maps that are smooth, as patterns of the brain are.
+
+def _compare_people(
+    sources: tuple["_Source", "_Source"], pairs: "pd.DataFrame"
+) -> "pd.DataFrame | None":
+    """Compare the R-indices of the people of each study by its own model and by the
+    other one; None where neither has people.
     """
     import pandas as pd
 
     from rindices.analysis import replicate as analysis
-    from rindices.analysis.tidy import write_table
-    from rindices.atomic import write_atomically
 
-    make_folder(out)
-    sources = (_read_source(first), _read_source(second))
-    has_common_people = _warn_of_common_people(sources)
-    places = _locate_regions([[part for parts in each.parts for part in parts] for each in sources])
-    tables = [
-        dict(zip((tuple(sorted(places[part] for part in parts)) for parts in each.parts), each.patterns.T, strict=True))
-        for each in sources
-    ]
-    regions, first_patterns, second_patterns = analysis.align_regions(*tables)
-    sizes = _warn_of_other_atlas(sources, len(regions))
-    structures = [tuple(part.partition(" ")[2] for part in each) for each in regions]
-    correlation = _find_correlation(sources, places, regions)
-    result = analysis.replicate_patterns(first_patterns, second_patterns, correlation, structures, seed)
-    pairs = result.table.dropna(subset="p")[["first", "second"]]
     compared = []
     for study, (own, other) in enumerate((sources, sources[::-1]), start=1):
         applied = _apply_to_people(own, other)
         if applied is not None and own.indices is not None:
             named = pairs.to_numpy()[:, :: 3 - 2 * study].tolist()
-            compared.append(analysis.compare_people(own.indices, applied, named).assign(study=study))
-    people = pd.concat(compared)[list(analysis.PEOPLE_COLUMN_DESCRIPTIONS)] if compared else None
+            compared.append(
+                analysis.compare_people(own.indices, applied, named).assign(study=study)
+            )
+    if not compared:
+        return None
+    return pd.concat(compared)[list(analysis.PEOPLE_COLUMN_DESCRIPTIONS)]
+
+
+def replicate(
+    first: Annotated[
+        Path,
+        typer.Argument(
+            metavar="A", help="Folder of a study, model file, or map: region, effect."
+        ),
+    ],
+    second: Annotated[
+        Path, typer.Argument(metavar="B", help="What it is compared with.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder for tables, text and figure; that of A for its report."
+        ),
+    ],
+    seed: Annotated[int, typer.Option(min=0, help="Of the random maps.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Compare the patterns of two studies over regions, and their R-indices in each
+    other's people.
+
+    Correlations are compared with those of random maps that are smooth, as patterns of
+    the brain are.
+    """
+    from rindices import plot
+    from rindices.analysis import replicate as analysis
+    from rindices.analysis.tidy import write_table
+    from rindices.atomic import write_atomically
+    from rindices.plot import style
+
+    make_folder(out)
+    sources = (_read_source(first), _read_source(second))
+    has_common_people = _warn_of_common_people(sources)
+    places = _locate_regions(
+        [[part for parts in each.parts for part in parts] for each in sources]
+    )
+    tables = [_tabulate_patterns(each, places) for each in sources]
+    regions, first_patterns, second_patterns = analysis.align_regions(*tables)
+    sizes = _warn_of_other_atlas(sources, len(regions))
+    structures = [tuple(part.partition(" ")[2] for part in each) for each in regions]
+    correlation = _find_correlation(sources, places, regions)
+    result = analysis.replicate_patterns(
+        first_patterns, second_patterns, correlation, structures, seed
+    )
+    pairs = result.table.dropna(subset="p")[["first", "second"]]
+    people = _compare_people(sources, pairs)
     names = (sources[0].name, sources[1].name)
-    text = analysis.describe_replication(result, names, people, has_common_people, sizes)
-    settings = {"first": names[0], "second": names[1], "seed": seed, "chance": result.chance, "text": text}
+    text = analysis.describe_replication(
+        result, names, people, has_common_people, sizes
+    )
+    settings = {
+        "first": names[0],
+        "second": names[1],
+        "seed": seed,
+        "chance": result.chance,
+        "text": text,
+    }
     with explain_write_errors(f"to {out}"):
-        analysis.plot_replication(result, names, out / "replication.png")
+        style.write_png(
+            out / "replication.png", lambda: plot.replication(result, names)
+        )
         write_atomically(out / "replication.txt", f"{text}\n".encode())
     write_table(people, out / "replication_people.tsv", settings)
     write_results(result.table, out / "replication.tsv", settings, as_json, text)
 
 
 def _read_source(path: Path) -> _Source:
-    """Read the folder of a study, a model file, or a table with the columns region and effect."""
+    """Read the folder of a study, a model file, or a table with the columns region and
+    effect.
+    """
+    from rindices.analysis.study_results import read_index_file
     from rindices.model.fitted import load
-    from rindices.report.study_results import read_index_file
     from rindices.tables.io.frames import read_frame
 
     if path.suffix in (".csv", ".tsv"):
         table = read_frame(path, ["region"], Findings())
-        if not {"region", "effect"} <= set(table) or table["effect"].dtype.kind not in "fi":
-            raise AnalysisError(f"{path} needs the columns region and effect, a number; it has {join_names(table)}.")
+        if (
+            not {"region", "effect"} <= set(table)
+            or table["effect"].dtype.kind not in "fi"
+        ):
+            raise AnalysisError(
+                f"{path} needs the columns region and effect, a number; it has {join_names(table)}."
+            )
         table = table.dropna(subset="effect")
-        return _Source(path.stem, tuple(table["region"]), table[["effect"]].to_numpy(dtype=float).T)
-    if (path / "selection.json").is_file() and not (path / "model.safetensors").is_file():
-        raise AnalysisError(f"the study in {path} ended without a model, so it has no pattern: compare another one.")
+        return _Source(
+            name=path.stem,
+            regions=tuple(table["region"]),
+            patterns=table[["effect"]].to_numpy(dtype=float).T,
+        )
+    if (path / "selection.json").is_file() and not (
+        path / "model.safetensors"
+    ).is_file():
+        raise AnalysisError(
+            f"the study in {path} ended without a model, so it has no pattern: compare another one."
+        )
     model = load(path / "model.safetensors" if path.is_dir() else path)
     folder = path if path.is_dir() else path.parent
-    name = folder.absolute().name if path.is_dir() or path.stem == "model" else path.stem
-    source = _Source(name, model.regions, model.patterns[-1], model)
-    if not (path / "r_indices.tsv").is_file():  # of a model file, or of hospitals, whose people are not here
+    name = (
+        folder.absolute().name if path.is_dir() or path.stem == "model" else path.stem
+    )
+    source = _Source(
+        name=name, regions=model.regions, patterns=model.patterns[-1], model=model
+    )
+    if not (
+        path / "r_indices.tsv"
+    ).is_file():  # of a model file, or of hospitals, whose people are not here
         return source
     return replace(source, cohort=_read_people(path), indices=read_index_file(path))
 
 
 def _read_people(folder: Path) -> "Cohort | None":
-    """Return the people of a study; None, with a note, if its tables are not at hand."""
+    """Return the people of a study; None, with a note, if its tables are
+    not at hand.
+    """
     from rindices.cli.fit import read_study_table
     from rindices.study.config import read_study
 
@@ -143,7 +232,10 @@ def _note(what: str, error: RindicesError) -> None:
 
 def _warn_of_common_people(sources: tuple[_Source, _Source]) -> bool:
     """Warn of ids that two studies have in common, and return whether there are any."""
-    ids = [set() if each.indices is None else set(each.indices["participant_id"]) for each in sources]
+    ids = [
+        set() if each.indices is None else set(each.indices["participant_id"])
+        for each in sources
+    ]
     findings = Findings()
     if both := sorted(ids[0] & ids[1]):
         what = f"{format_count(len(both), 'id is', 'ids are')} in both studies, which may share people"
@@ -153,8 +245,12 @@ def _warn_of_common_people(sources: tuple[_Source, _Source]) -> bool:
     return bool(both)
 
 
-def _warn_of_other_atlas(sources: tuple[_Source, _Source], n_common: int) -> tuple[int, int] | None:
-    """Warn of two studies that have few regions in common, and return their numbers of regions; None otherwise."""
+def _warn_of_other_atlas(
+    sources: tuple[_Source, _Source], n_common: int
+) -> tuple[int, int] | None:
+    """Warn of two studies that have few regions in common, and return their numbers of
+    regions; None otherwise.
+    """
     sizes = (len(sources[0].regions), len(sources[1].regions))
     if 2 * n_common >= min(sizes):
         return None
@@ -167,24 +263,37 @@ def _warn_of_other_atlas(sources: tuple[_Source, _Source], n_common: int) -> tup
 
 
 def _locate_regions(tables: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Return side and structure of each region, the same in all layouts of an atlas; with its measure, if needed."""
+    """Return side and structure of each region, the same in all layouts of an atlas;
+    with its measure, if needed.
+    """
     from rindices.tables.layout import freesurfer, muse
     from rindices.tables.layout.region_names import parse_region_name
 
     places = {}
     for region in {region for table in tables for region in table}:
-        found = muse.single_regions().get(muse.parse_muse_codes([region]).get(region, -1))
-        side, structure = (found.side, re.sub("_[LR]$", "", found.label)) if found else parse_region_name(region)
+        found = muse.single_regions().get(
+            muse.parse_muse_codes([region]).get(region, -1)
+        )
+        side, structure = (
+            (found.side, re.sub("_[LR]$", "", found.label))
+            if found
+            else parse_region_name(region)
+        )
         places[region] = f"{side} {structure}"
     if any(len({places[region] for region in table}) < len(table) for table in tables):
-        places = {region: f"{place} {freesurfer.infer_measure(region)}" for region, place in places.items()}
+        places = {
+            region: f"{place} {freesurfer.infer_measure(region)}"
+            for region, place in places.items()
+        }
     return places
 
 
 def _find_correlation(
     sources: tuple[_Source, _Source], places: dict[str, str], regions: "list[Regions]"
 ) -> "FloatArray":
-    """Return correlations of regions in controls at hand, else in the package's healthy people or training people."""
+    """Return correlations of regions in controls at hand, else in the package's healthy
+    people or training people.
+    """
     import numpy as np
     import pandas as pd
 
@@ -192,14 +301,23 @@ def _find_correlation(
 
     models = [(each.model, each.cohort) for each in sources if each.model is not None]
     found = [
-        (model.regions, pd.DataFrame(model.preprocessing.transform(cohort.take(cohort.is_control))).corr().to_numpy())
+        (
+            model.regions,
+            pd.DataFrame(model.preprocessing.transform(cohort.take(cohort.is_control)))
+            .corr()
+            .to_numpy(),
+        )
         for model, cohort in models
         if cohort is not None
     ]
     healthy = load_muse_reference()
     found.append((healthy.regions, healthy.correlation))
     places = _locate_regions([healthy.regions]) | places
-    found += [(model.regions, model.training.covariance) for model, _ in models if model.training is not None]
+    found += [
+        (model.regions, model.training.covariance)
+        for model, _ in models
+        if model.training is not None
+    ]
     for names, matrix in found:
         position = {places.get(name): k for k, name in enumerate(names)}
         if all(part in position for each in regions for part in each):
@@ -209,17 +327,24 @@ def _find_correlation(
             sd = np.sqrt(np.diag(matrix))
             return np.asarray(mean @ np.nan_to_num(matrix / np.outer(sd, sd)) @ mean.T)
     cure = "give the folder of a study whose tables are at hand as A or B"
-    raise AnalysisError(f"nothing says how these regions vary in healthy people: {cure}.")
+    raise AnalysisError(
+        f"nothing says how these regions vary in healthy people: {cure}."
+    )
 
 
 def _apply_to_people(own: _Source, other: _Source) -> "pd.DataFrame | None":
-    """Return the R-indices of a study's people by the model of the other; None, with a note, if it does not apply."""
+    """Return the R-indices of a study's people by the model of the other; None, with a
+    note, if it does not apply.
+    """
     from rindices.tables.cohort import SITE
 
     if own.cohort is None or other.model is None:
         return None
     try:
-        is_harmonised = other.model.preprocessing.harmoniser is not None and SITE in own.cohort.people
+        is_harmonised = (
+            other.model.preprocessing.harmoniser is not None
+            and SITE in own.cohort.people
+        )
         model = other.model.with_sites(own.cohort) if is_harmonised else other.model
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -228,5 +353,8 @@ def _apply_to_people(own: _Source, other: _Source) -> "pd.DataFrame | None":
             typer.echo(f"warning: {each.message}", err=True)
         return applied
     except RindicesError as error:
-        _note(f"the model of {other.name} was not applied to the people of {own.name}", error)
+        _note(
+            f"the model of {other.name} was not applied to the people of {own.name}",
+            error,
+        )
         return None

@@ -1,1 +1,3 @@
-"""Learners: fit patterns to controls and patients and compute R-indices, all with one protocol."""
+"""Learners: fit patterns to controls and patients and compute R-indices, all with one
+protocol.
+"""

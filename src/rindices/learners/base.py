@@ -21,7 +21,8 @@ RandomState = int | np.random.RandomState | None
 
 
 class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Protocol of learners: ``fit(X, y)`` on controls and patients, ``transform(X)``, ``patterns_``.
+    """Protocol of learners: ``fit(X, y)`` on controls and patients, ``transform(X)``,
+    ``patterns_``.
 
     A subclass implements `_prepare`, `_learn` and `_infer`.
     """
@@ -50,11 +51,14 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         InputError
-            If ``X`` does not hold numbers of people in rows, if ``y`` holds other values than 0 and 1, if a group has
-            fewer than 2 people, or if ``n_patterns`` does not suit ``X``.
+            If ``X`` does not hold numbers of people in rows, if ``y`` holds other
+            values than 0 and 1, if a group has fewer than 2 people, or if
+            ``n_patterns`` does not suit ``X``.
         """
         check_arguments(type(self).__name__, X, y)
-        regions, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        regions, labels = validate_data(
+            self, X, y, dtype=np.float64, ensure_min_samples=2
+        )
         patient = self._find_patients(labels)
         self._check_n_patterns()
         self.control_mean_ = regions[~patient].mean(axis=0)
@@ -66,7 +70,15 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: ArrayLike) -> FloatArray:
         """Compute the R-indices of people, whether they were part of ``fit`` or not.
 
-        X (N, R): regional volumes, in the columns of ``fit``. Returns (N, M), R-indices.
+        Parameters
+        ----------
+        X : ArrayLike
+            Regional volumes, in the columns of ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (N, M)
+            , R-indices.
         """
         check_is_fitted(self)
         regions = validate_data(self, X, dtype=np.float64, reset=False)
@@ -81,9 +93,18 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return the mean log-likelihood of the patients, for learners that have one.
 
-        X (N, R): regional volumes of people who were no part of ``fit``; y (N,): 0 for a control, 1 for a patient;
-        controls are not used. Returns of the patients' regions after preparation, up to a constant; a higher score is
-        better.
+        Parameters
+        ----------
+        X : ArrayLike
+            Regional volumes of people who were no part of ``fit``.
+        y : ArrayLike
+            0 for a control, 1 for a patient. Controls are not used.
+
+        Returns
+        -------
+        float
+            Of the patients' regions after preparation, up to a constant. A higher
+            score is better.
         """
         check_is_fitted(self)
         regions, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
@@ -112,23 +133,37 @@ class Learner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _infer(self, prepared: FloatArray) -> FloatArray:
         """Compute R-indices (N, M) of prepared people (N, R)."""
 
-    def get_feature_names_out(self, input_features: object = None) -> "NDArray[np.object_]":
+    def get_feature_names_out(
+        self, input_features: object = None
+    ) -> "NDArray[np.object_]":
         """Return the names of the R-indices, for ``set_output(transform="pandas")``.
 
-        input_features: present for scikit-learn's API. Returns (M,), ``r1`` to ``rM``.
+        Parameters
+        ----------
+        input_features : object
+            Present for scikit-learn's API.
+
+        Returns
+        -------
+        NDArray
+            , ``r1`` to ``rM``.
         """
         check_is_fitted(self)
         return np.array([f"r{k + 1}" for k in range(len(self.patterns_))], dtype=object)
 
     def _z_scores(self, regions: FloatArray) -> FloatArray:
-        return np.asarray((regions - self.control_mean_) / self.control_scale_, dtype=np.float64)
+        return np.asarray(
+            (regions - self.control_mean_) / self.control_scale_, dtype=np.float64
+        )
 
     def _draw_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _check_n_patterns(self) -> None:
         if not is_whole_number(self.n_patterns) or self.n_patterns < 1:
-            raise InputError(f"n_patterns is {self.n_patterns!r}; give a whole number from 1.")
+            raise InputError(
+                f"n_patterns is {self.n_patterns!r}; give a whole number from 1."
+            )
         if self.n_patterns > self.n_features_in_:
             raise InputError(
                 f"n_patterns is {self.n_patterns} but X has {self.n_features_in_} feature(s); "
@@ -147,40 +182,68 @@ def is_whole_number(value: object) -> bool:
 
 
 def check_arguments(learner: str, X: Any, y: Any) -> None:
-    """Refuse what is clearly no table of numbers and no list of labels, in a sentence about the mistake.
+    """Refuse what is clearly no table of numbers and no list of labels, in a sentence
+    about the mistake.
 
     What remains is left to scikit-learn.
     """
     if isinstance(X, str | PathLike):
-        raise InputError(f"X is the path {str(X)!r}; {learner} takes numbers. Use rindices.fit(path, ...).")
+        raise InputError(
+            f"X is the path {str(X)!r}; {learner} takes numbers. Use rindices.fit(path, ...)."
+        )
     if hasattr(X, "is_patient"):
-        raise InputError(f"X is a cohort; {learner} takes numbers. Use rindices.fit(cohort).")
+        raise InputError(
+            f"X is a cohort; {learner} takes numbers. Use rindices.fit(cohort)."
+        )
     if y is None:
-        what = f"This {learner} estimator requires y to be passed, but the target y is None"  # as scikit-learn says it
+        # as scikit-learn says it
+        what = f"This {learner} estimator requires y to be passed, but the target y is None"
         raise InputError(f"{what}: give 0 for each control and 1 for each patient.")
     if hasattr(X, "select_dtypes"):
-        texts = [str(name) for name in X.select_dtypes(exclude=["number", "bool"]).columns]
+        texts = [
+            str(name) for name in X.select_dtypes(exclude=["number", "bool"]).columns
+        ]
         if texts:
-            raise InputError(f"X has columns that are not numbers: {join_names(texts)}. Give the regions alone.")
+            raise InputError(
+                f"X has columns that are not numbers: {join_names(texts)}. Give the regions alone."
+            )
     if hasattr(X, "toarray"):  # sparse; scikit-learn says what to do
         return
     values, labels = np.asarray(X), np.asarray(y)
     if values.ndim == 1:
-        raise InputError(f"X has one row of {len(values)} values; give people in rows and regions in columns.")
+        raise InputError(
+            f"X has one row of {len(values)} values; give people in rows and regions in columns."
+        )
     if values.ndim == 2 and labels.ndim == 1 and len(values) != len(labels):
-        hint = " X looks transposed: X.T has people in rows." if values.shape[1] == len(labels) else ""
-        raise InputError(f"X has {len(values)} rows and y has {len(labels)} labels: give one for each row of X.{hint}")
-    if values.ndim == 2 and values.dtype.kind == "f" and (n_missing := int(np.isnan(values).any(axis=1).sum())):
+        hint = (
+            " X looks transposed: X.T has people in rows."
+            if values.shape[1] == len(labels)
+            else ""
+        )
+        raise InputError(
+            f"X has {len(values)} rows and y has {len(labels)} labels: give one for each row of X.{hint}"
+        )
+    if (
+        values.ndim == 2
+        and values.dtype.kind == "f"
+        and (n_missing := int(np.isnan(values).any(axis=1).sum()))
+    ):
         cure = "Leave them out, fill the cells, or use rindices.fit with a table, which takes the cells that are there"
-        raise InputError(f"Input X contains NaN: {format_count(n_missing, 'person has', 'people have')} gaps. {cure}.")
+        raise InputError(
+            f"Input X contains NaN: {format_count(n_missing, 'person has', 'people have')} gaps. {cure}."
+        )
 
 
 def validate_labels(labels: IntArray) -> BoolArray:
-    """Return the mask of patients (N,); raise if labels are not 0 and 1 or a group is too small."""
+    """Return the mask of patients (N,); raise if labels are not 0 and 1 or a group is
+    too small.
+    """
     values = np.unique(labels)
     if not np.isin(values, [0, 1]).all():
         shown = ", ".join(map(str, values[:5]))
-        raise InputError(f"y holds {shown}; recode it to 0 for controls and 1 for patients.")
+        raise InputError(
+            f"y holds {shown}; recode it to 0 for controls and 1 for patients."
+        )
     patient = np.asarray(labels == 1, dtype=np.bool_)
     n_patients = int(patient.sum())
     if min(n_patients, len(labels) - n_patients) < 2:
@@ -192,5 +255,7 @@ def validate_labels(labels: IntArray) -> BoolArray:
 
 
 def handle_zeros_in_scale(scale: FloatArray) -> FloatArray:
-    """Replace 0 by 1, so that a region without variance stays constant instead of becoming NaN."""
+    """Replace 0 by 1, so that a region without variance stays constant instead of
+    becoming NaN.
+    """
     return np.where(scale > 0, scale, 1.0)

@@ -1,13 +1,16 @@
-"""Missing cells under a normal distribution: what the measured regions of a person say about the others.
+"""Missing cells under a normal distribution: what the measured regions of a person say
+about the others.
 
-With precision P = C^-1 and a person's missing regions m and measured regions o, everything follows from the small
-matrix P_mm: the covariance of the missing regions given the measured ones is P_mm^-1, their expectation is
--P_mm^-1 P_mo x_o, the measured part of a product a' C_oo^-1 b is a' P b - (P a)_m' P_mm^-1 (P b)_m, and the determinant
-of C_oo is that of C times that of P_mm. People who lack the same regions are treated together.
-Shape letters: N people, R regions, J groups, Q missing regions.
+With precision P = C^-1 and a person's missing regions m and measured regions o,
+everything follows from the small matrix P_mm: the covariance of the missing regions
+given the measured ones is P_mm^-1, their expectation is -P_mm^-1 P_mo x_o, the measured
+part of a product a' C_oo^-1 b is a' P b - (P a)_m' P_mm^-1 (P b)_m, and the determinant
+of C_oo is that of C times that of P_mm. People who lack the same regions are treated
+together. Shape letters: N people, R regions, J groups, Q missing regions.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, Self
 
@@ -16,14 +19,23 @@ import numpy as np
 from rindices._typing import BoolArray, FloatArray, IntArray
 
 _MAX_BLOCK_CELLS = 2_000_000  # in memory at once
-_N_COMPLETIONS = 8  # rounds in which missing cells and the covariance are estimated in turn
-_MIN_COMPLETION_CHANGE = 1e-2  # of the completed cells, in standard deviations, at which the rounds end
+_N_COMPLETIONS = (
+    8  # rounds in which missing cells and the covariance are estimated in turn
+)
+_MIN_COMPLETION_CHANGE = (
+    1e-2  # of the completed cells, in standard deviations, at which the rounds end
+)
 
 
 class MissingGroup(NamedTuple):
     """People who lack the same regions.
 
-    rows (N,): their positions in the table; missing (Q,): positions of the regions that they lack.
+    Attributes
+    ----------
+    rows : ndarray of shape (N,)
+        Their positions in the table.
+    missing : ndarray of shape (Q,)
+        Positions of the regions that they lack.
     """
 
     rows: IntArray
@@ -31,7 +43,9 @@ class MissingGroup(NamedTuple):
 
 
 def group_by_missing_cells(values: FloatArray) -> list[MissingGroup]:
-    """Return the people (N, R) in groups that lack the same regions; people who lack none are in no group."""
+    """Return the people (N, R) in groups that lack the same regions; people who lack
+    none are in no group.
+    """
     return _group_by_mask(np.isnan(values))
 
 
@@ -44,7 +58,10 @@ def _group_by_mask(is_missing: BoolArray) -> list[MissingGroup]:
     _, first, labels = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(labels.ravel(), kind="stable")
     parts = np.split(rows[order], np.cumsum(np.bincount(labels.ravel()))[:-1])
-    return [MissingGroup(part, np.flatnonzero(is_missing[rows[k]])) for part, k in zip(parts, first, strict=True)]
+    return [
+        MissingGroup(part, np.flatnonzero(is_missing[rows[k]]))
+        for part, k in zip(parts, first, strict=True)
+    ]
 
 
 def find_complete_rows(values: FloatArray) -> BoolArray:
@@ -52,14 +69,24 @@ def find_complete_rows(values: FloatArray) -> BoolArray:
     return np.asarray(~np.isnan(values).any(axis=1))
 
 
-class MissingRegions(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class MissingRegions:
     """What is needed of a precision for people who lack regions, J groups at a time.
 
-    Groups that lack fewer than Q regions are filled up with a region that does not exist, for which all is 0.
+    Groups that lack fewer than Q regions are filled up with a region that does not
+    exist, for which all is 0.
 
-    rows (N,): positions of the people, group after group; group (N,); missing (J, Q): positions of the missing regions;
-    R for one that does not exist; inverse_root (J, Q, Q): inverse of the lower Cholesky factor of P_mm; log_determinant
-    (J,): log-determinant of C_oo minus that of C.
+    Attributes
+    ----------
+    rows : ndarray of shape (N,)
+        Positions of the people, group after group.
+    group : ndarray of shape (N,)
+    missing : ndarray of shape (J, Q)
+        Positions of the missing regions. R for one that does not exist.
+    inverse_root : ndarray of shape (J, Q, Q)
+        Inverse of the lower Cholesky factor of P_mm.
+    log_determinant : ndarray of shape (J,)
+        Log-determinant of C_oo minus that of C.
     """
 
     rows: IntArray
@@ -70,13 +97,17 @@ class MissingRegions(NamedTuple):
 
     @classmethod
     def compute(cls, groups: Sequence[MissingGroup], precision: FloatArray) -> Self:
-        """Return the missing regions of groups, side by side, for a precision (R, R)."""
+        """Return the missing regions of groups, side by side, for a
+        precision (R, R).
+        """
         sizes = np.array([len(group.missing) for group in groups])
         missing = np.full((len(groups), sizes.max()), len(precision))
         for j, group in enumerate(groups):
             missing[j, : sizes[j]] = group.missing
         rows = np.concatenate([group.rows for group in groups])
-        numbers = np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups])
+        numbers = np.repeat(
+            np.arange(len(groups)), [len(group.rows) for group in groups]
+        )
         is_padding = missing == len(precision)
         padded = np.pad(precision, ((0, 1), (0, 1)))
         blocks = padded[missing[:, :, None], missing[:, None, :]]
@@ -86,10 +117,18 @@ class MissingRegions(NamedTuple):
         inverse_root = np.linalg.inv(root)
         inverse_root[is_padding] = 0.0
         log_determinant = 2.0 * np.log(root[:, diagonal, diagonal]).sum(axis=1)
-        return cls(rows, numbers, missing, inverse_root, log_determinant)
+        return cls(
+            rows=rows,
+            group=numbers,
+            missing=missing,
+            inverse_root=inverse_root,
+            log_determinant=log_determinant,
+        )
 
     def reduce(self, products: FloatArray) -> FloatArray:
-        """Return what is lost of products P a, (R, K) -> (J, Q, K): a' C_oo^-1 b is a' P b less the lost parts'."""
+        """Return what is lost of products P a, (R, K) -> (J, Q, K): a' C_oo^-1 b is a'
+        P b less the lost parts'.
+        """
         padded = np.concatenate([products, np.zeros((1, products.shape[1]))])
         return np.asarray(self.inverse_root @ padded[self.missing])
 
@@ -100,11 +139,15 @@ class MissingRegions(NamedTuple):
         return np.asarray((self.inverse_root[self.group] @ own[:, :, None])[:, :, 0])
 
     def expect(self, reduced: FloatArray) -> FloatArray:
-        """Return P_mm^-1 (P a)_m from the result of `reduce`: (J, Q, K) -> (J, Q, K)."""
+        """Return P_mm^-1 (P a)_m from the result of `reduce`: (J, Q, K) ->
+        (J, Q, K).
+        """
         return np.asarray(self.inverse_root.transpose(0, 2, 1) @ reduced)
 
     def expect_people(self, reduced: FloatArray) -> FloatArray:
-        """Return the expected missing regions of people of mean 0, from the result of `reduce_people`: (N, Q)."""
+        """Return the expected missing regions of people of mean 0, from the result of
+        `reduce_people`: (N, Q).
+        """
         return np.asarray(-(reduced[:, None] @ self.inverse_root[self.group])[:, 0])
 
     @property
@@ -122,47 +165,71 @@ class MissingRegions(NamedTuple):
         return np.stack([part.sum(axis=0) for part in self.split(people)])
 
     def sum_products(self, first: FloatArray, second: FloatArray) -> FloatArray:
-        """Return the sum over the people of each group of products: (N, K), (N, T) -> (J, K, T)."""
+        """Return the sum over the people of each group of products: (N, K), (N, T) ->
+        (J, K, T).
+        """
         parts = zip(self.split(first), self.split(second), strict=True)
         return np.stack([own.T @ other for own, other in parts])
 
     def split(self, people: FloatArray) -> list[FloatArray]:
         """Return numbers of the people (N, ...) group by group."""
-        return np.split(people, np.searchsorted(self.group, np.arange(1, len(self.missing))))
+        return np.split(
+            people, np.searchsorted(self.group, np.arange(1, len(self.missing)))
+        )
 
     def add_blocks(self, target: FloatArray, blocks: FloatArray) -> None:
         """Add blocks (J, Q, Q) of the missing regions to a matrix (R, R), in place."""
         n = len(target) + 1
         flat = self.missing[:, :, None] * n + self.missing[:, None, :]
-        target += np.bincount(flat.ravel(), blocks.ravel(), n * n).reshape(n, n)[:-1, :-1]
+        target += np.bincount(flat.ravel(), blocks.ravel(), n * n).reshape(n, n)[
+            :-1, :-1
+        ]
 
     def add_rows(self, target: FloatArray, blocks: FloatArray) -> None:
-        """Add blocks (J, Q, K) of rows of the missing regions to a matrix (R, K), in place."""
+        """Add blocks (J, Q, K) of rows of the missing regions to a matrix (R, K), in
+        place.
+        """
         total = np.zeros((len(target) + 1, target.shape[1]))
         np.add.at(total, self.missing, blocks)
         target += total[:-1]
 
     def set_missing(self, target: FloatArray, cells: FloatArray) -> None:
-        """Set the missing cells of people, (N, Q), in a table that has these people among its rows."""
+        """Set the missing cells of people, (N, Q), in a table that has these people
+        among its rows.
+        """
         people, columns = np.nonzero(self.missing[self.group] < target.shape[1])
-        target[self.rows[people], self.missing[self.group][people, columns]] = cells[people, columns]
+        target[self.rows[people], self.missing[self.group][people, columns]] = cells[
+            people, columns
+        ]
 
 
-def iterate_missing_regions(values: FloatArray, precision: FloatArray) -> Iterator[MissingRegions]:
-    """Yield the people (N, R) who lack regions, in batches of groups that lack about as many."""
+def iterate_missing_regions(
+    values: FloatArray, precision: FloatArray
+) -> Iterator[MissingRegions]:
+    """Yield the people (N, R) who lack regions, in batches of groups that lack about as
+    many.
+    """
     is_missing = np.isnan(values)
-    for batch in _make_batches(np.packbits(is_missing, axis=1).tobytes(), *values.shape):
+    for batch in _make_batches(
+        np.packbits(is_missing, axis=1).tobytes(), *values.shape
+    ):
         yield MissingRegions.compute(batch, precision)
 
 
 @lru_cache(maxsize=16)
-def _make_batches(packed_mask: bytes, n_people: int, n_regions: int) -> list[list[MissingGroup]]:
-    """Return the groups of a mask of missing cells, in batches; the iterations of a fit ask for the same few masks."""
+def _make_batches(
+    packed_mask: bytes, n_people: int, n_regions: int
+) -> list[list[MissingGroup]]:
+    """Return the groups of a mask of missing cells, in batches; the iterations of a fit
+    ask for the same few masks.
+    """
     packed = np.frombuffer(packed_mask, np.uint8).reshape(n_people, -1)
     is_missing = np.unpackbits(packed, axis=1, count=n_regions).astype(bool)
     batches: list[list[MissingGroup]] = []
     n_batch_people = 0
-    for group in sorted(_group_by_mask(is_missing), key=lambda group: len(group.missing)):
+    for group in sorted(
+        _group_by_mask(is_missing), key=lambda group: len(group.missing)
+    ):
         n_batch_people += len(group.rows)
         if not batches or n_batch_people * len(group.missing) ** 2 > _MAX_BLOCK_CELLS:
             batches.append([])
@@ -171,11 +238,23 @@ def _make_batches(packed_mask: bytes, n_people: int, n_regions: int) -> list[lis
     return batches
 
 
-def fill_missing_cells(values: FloatArray, precision: FloatArray) -> tuple[FloatArray, FloatArray]:
+def fill_missing_cells(
+    values: FloatArray, precision: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Fill the missing cells of people of mean 0 and of this precision.
 
-    values (N, R): missing cells are NaN; precision (R, R). Returns values (N, R): missing cells are their expectations,
-    given the measured ones; scatter (R, R): sum over people of the covariance of their missing cells, given the others.
+    Parameters
+    ----------
+    values : ndarray of shape (N, R)
+        Missing cells are NaN.
+    precision : ndarray of shape (R, R)
+
+    Returns
+    -------
+    values : ndarray of shape (N, R)
+        Missing cells are their expectations, given the measured ones.
+    scatter : ndarray of shape (R, R)
+        Sum over people of the covariance of their missing cells, given the others.
     """
     filled = np.where(np.isnan(values), 0.0, values)
     products, scatter = filled @ precision, np.zeros_like(precision)
@@ -186,16 +265,31 @@ def fill_missing_cells(values: FloatArray, precision: FloatArray) -> tuple[Float
     return filled, scatter
 
 
-def complete_people(values: FloatArray, y: IntArray, rng: np.random.Generator | None = None) -> FloatArray:
-    """Fill missing cells by the other cells of a person, with the mean and the covariance of the person's group.
+def complete_people(
+    values: FloatArray, y: IntArray, rng: np.random.Generator | None = None
+) -> FloatArray:
+    """Fill missing cells by the other cells of a person, with the mean and the
+    covariance of the person's group.
 
-    Cells and covariance are estimated in turn (EM of the normal distribution, with a Ledoit-Wolf covariance). Patients
-    vary in ways in which controls do not, so each group has a covariance of its own.
+    Cells and covariance are estimated in turn (EM of the normal distribution, with a
+    Ledoit-Wolf covariance). Patients vary in ways in which controls do not, so each
+    group has a covariance of its own.
 
-    values (N, R): prepared people; missing cells are NaN; y (N,): group of each person; 0 for everyone where groups
-    must not matter; rng: if given, cells are drawn from their distribution instead of being its expectation. The
-    covariance of people with drawn cells is unbiased; that of people with expected cells is too small. Returns (N, R),
-    the same array if nothing is missing.
+    Parameters
+    ----------
+    values : ndarray of shape (N, R)
+        Prepared people. Missing cells are NaN.
+    y : ndarray of shape (N,)
+        Group of each person. 0 for everyone where groups must not matter.
+    rng : Generator or None
+        If given, cells are drawn from their distribution instead of being its
+        expectation. The covariance of people with drawn cells is unbiased. That of
+        people with expected cells is too small.
+
+    Returns
+    -------
+    ndarray of shape (N, R)
+        , the same array if nothing is missing.
     """
     if not np.isnan(values).any():
         return values
@@ -206,23 +300,36 @@ def complete_people(values: FloatArray, y: IntArray, rng: np.random.Generator | 
 
 
 def _complete_group(values: FloatArray, rng: np.random.Generator | None) -> FloatArray:
-    """Fill the missing cells of people (N, R) of one group; a region that nobody has is filled with 1, its mean."""
-    from rindices.learners.normal_variation import shrink_scatter  # needs scipy, which applying a model does not
+    """Fill the missing cells of people (N, R) of one group; a region that nobody has is
+    filled with 1, its mean.
+    """
+    from rindices.learners.normal_variation import (
+        shrink_scatter,
+    )  # needs scipy, which applying a model does not
 
     is_missing = np.isnan(values)
     number = np.maximum((~is_missing).sum(axis=0), 1)
-    mean = np.where(is_missing.all(axis=0), 1.0, np.where(is_missing, 0.0, values).sum(axis=0) / number)
+    mean = np.where(
+        is_missing.all(axis=0),
+        1.0,
+        np.where(is_missing, 0.0, values).sum(axis=0) / number,
+    )
     deviations = values - mean
     scale = np.sqrt(np.where(is_missing, 0.0, deviations**2).sum(axis=0) / number)
     scale = np.where(scale > 0, scale, 1.0)
     deviations = deviations / scale
-    filled, scatter = np.where(is_missing, 0.0, deviations), np.zeros((values.shape[1],) * 2)
+    filled, scatter = (
+        np.where(is_missing, 0.0, deviations),
+        np.zeros((values.shape[1],) * 2),
+    )
     precision: FloatArray = np.eye(values.shape[1])
     for _ in range(_N_COMPLETIONS):
         before, centre = filled, filled.mean(axis=0)
         residuals = filled - centre
         fourth_power = float(np.square(np.square(residuals).sum(axis=1)).sum())
-        covariance = shrink_scatter(residuals.T @ residuals + scatter, fourth_power, len(values))
+        covariance = shrink_scatter(
+            residuals.T @ residuals + scatter, fourth_power, len(values)
+        )
         precision = np.asarray(np.linalg.inv(covariance))
         filled, scatter = fill_missing_cells(deviations - centre, precision)
         filled = filled + centre

@@ -1,10 +1,13 @@
-"""People as a source of sums: a fit asks for totals over people, and never sees a person.
+"""People as a source of sums: a fit asks for totals over people, and never sees a
+person.
 
-A question names a set of people, and what to sum over them. `PeopleSource.sum` returns the totals. So a fit is the
-same function for people in memory, for a table in parts, and for people whom no machine holds together.
+A question names a set of people, and what to sum over them. `PeopleSource.sum` returns
+the totals. So a fit is the same function for people in memory, for a table in parts,
+and for people whom no machine holds together.
 
-Where an answer takes a round over a network, the questions of all calls that run together are asked in one round
-(`GatheredRounds`). The totals of a question do not depend on the others.
+Where an answer takes a round over a network, the questions of all calls that run
+together are asked in one round (`GatheredRounds`). The totals of a question do not
+depend on the others.
 """
 
 import threading
@@ -23,9 +26,15 @@ Place = tuple[int, ...]
 
 
 class PeopleSet(NamedTuple):
-    """A set of people: those that a member has seen or not seen, or one of two halves, which have nobody in common.
+    """A set of people: those that a member has seen or not seen, or one of two halves,
+    which have nobody in common.
 
-    part: ``seen``, ``unseen``, or one of `HALVES`.
+    Parameters
+    ----------
+    member : int
+        Number of the ensemble member.
+    part : str
+        ``seen``, ``unseen``, or one of `HALVES`.
     """
 
     member: int
@@ -54,13 +63,25 @@ class PeopleSource(ABC):
         return self.sum_each([question])[0]
 
     def run_together(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
-        """Return the results of functions that ask this source; their questions may share rounds."""
+        """Return the results of functions that ask this source; their questions may
+        share rounds.
+        """
         return [call() for call in calls]
 
 
 @dataclass(eq=False)
 class _Waiting:
-    """A thread that waits for the totals of its questions."""
+    """A thread that waits for the totals of its questions.
+
+    Attributes
+    ----------
+    questions : sequence of Question
+        Questions that the thread asked.
+    totals : list of object
+        Answers, in the order of the questions.
+    is_answered : bool
+        Whether the totals are complete.
+    """
 
     questions: Sequence[Question[Any]]
     totals: list[Any] = field(default_factory=list)
@@ -70,8 +91,9 @@ class _Waiting:
 class GatheredRounds(PeopleSource):
     """Asks the questions of all threads that are waiting in one round.
 
-    Calls that run together have a thread each. A round begins when all threads wait for totals. So which questions
-    share a round, and in which order, depends on the calls alone and not on the speed of threads.
+    Calls that run together have a thread each. A round begins when all threads wait for
+    totals. So which questions share a round, and in which order, depends on the calls
+    alone and not on the speed of threads.
 
     Parameters
     ----------
@@ -82,7 +104,9 @@ class GatheredRounds(PeopleSource):
     def __init__(self, ask: Callable[[list[Any]], list[Any]]) -> None:
         self._ask = ask
         self._condition = threading.Condition()
-        self._n_running = 1  # threads that wait neither for totals nor for calls that they run
+        self._n_running = (
+            1  # threads that wait neither for totals nor for calls that they run
+        )
         self._waiting: dict[Place, _Waiting] = {}
         self._error: BaseException | None = None
         self._thread = threading.local()
@@ -93,13 +117,17 @@ class GatheredRounds(PeopleSource):
         with self._condition:
             self._waiting[self._get_place()] = waiting
             self._stop_running()
-            self._condition.wait_for(lambda: waiting.is_answered or self._error is not None)
+            self._condition.wait_for(
+                lambda: waiting.is_answered or self._error is not None
+            )
             if self._error is not None:
                 raise self._error
         return waiting.totals
 
     def run_together(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
-        """Run each function in a thread; if some raise an error, the first of these errors is raised at the end."""
+        """Run each function in a thread; if some raise an error, the first of these
+        errors is raised at the end.
+        """
         place, n_left = self._get_place(), len(calls)
         if n_left < 2:
             return [call() for call in calls]
@@ -131,13 +159,17 @@ class GatheredRounds(PeopleSource):
         return getattr(self._thread, "place", ())
 
     def _stop_running(self) -> None:
-        """Count a thread that does not run any more; after the last one, ask the questions of all that wait."""
+        """Count a thread that does not run any more; after the last one, ask the
+        questions of all that wait.
+        """
         self._n_running -= 1
         if self._n_running or self._error is not None:
             return
         waiting = [self._waiting[place] for place in sorted(self._waiting)]
         try:
-            totals = iter(self._ask([question for each in waiting for question in each.questions]))
+            totals = iter(
+                self._ask([question for each in waiting for question in each.questions])
+            )
             for each in waiting:
                 each.totals = [next(totals) for _ in each.questions]
                 each.is_answered = True

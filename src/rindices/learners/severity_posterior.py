@@ -1,10 +1,14 @@
-"""Points of the severities, and their posterior distribution for a person, given patterns that are curves.
+"""Points of the severities, and their posterior distribution for a person, given
+patterns that are curves.
 
-A person's shifts x enter through the M * K numbers x @ C^-1 @ steps alone. On a grid of levels the density is a product
-of one factor for each pattern and of a table that is the same for everyone, so sums over all points are matrix products
-with few exponentials. Shape letters: N people, R regions, M patterns, K steps, L levels, G points of z, J models.
+A person's shifts x enter through the M * K numbers x @ C^-1 @ steps alone. On a grid of
+levels the density is a product of one factor for each pattern and of a table that is
+the same for everyone, so sums over all points are matrix products with few
+exponentials. Shape letters: N people, R regions, M patterns, K steps, L levels, G
+points of z, J models.
 """
 
+from dataclasses import dataclass
 from functools import cache, lru_cache, reduce
 from itertools import product
 from statistics import NormalDist
@@ -17,10 +21,16 @@ from rindices._typing import FloatArray, IntArray
 N_STEPS = 5
 """K, the number of equal steps of z in which a curve may change its direction."""
 _LEVELS_BY_PATTERNS = {1: 60, 2: 21, 3: 11, 4: 8, 5: 6}
+_MIN_GROUP = 16  # mean number of people of a group, for a grid of its own
+_MAX_PEOPLE = 2_000  # whose densities are in memory at once
+# a smaller sum of products has lost digits; such people are summed point by point
+_MIN_TOTAL = 1e-200
 
 
 def make_severity_levels(n_patterns: int) -> FloatArray | None:
-    """Return the levels (L,) of each coordinate of the grid; None where the points are quasi-random."""
+    """Return the levels (L,) of each coordinate of the grid; None where the points are
+    quasi-random.
+    """
     n_levels = _LEVELS_BY_PATTERNS.get(n_patterns)
     return None if n_levels is None else (np.arange(n_levels) + 0.5) / n_levels
 
@@ -29,8 +39,8 @@ def make_severity_levels(n_patterns: int) -> FloatArray | None:
 def make_severity_points(n_patterns: int) -> FloatArray:
     """Return the points (G, M), each coordinate in the open interval from 0 to 1.
 
-    The quasi-random points are a Kronecker sequence: multiples, modulo 1, of powers of the root of x^(M+1) = x + 1.
-    Their number doubles with each pattern.
+    The quasi-random points are a Kronecker sequence: multiples, modulo 1, of powers of
+    the root of x^(M+1) = x + 1. Their number doubles with each pattern.
     """
     levels = make_severity_levels(n_patterns)
     if levels is not None:
@@ -39,7 +49,9 @@ def make_severity_points(n_patterns: int) -> FloatArray:
         root = 2.0
         for _ in range(100):
             root = (1.0 + root) ** (1.0 / (n_patterns + 1))
-        multiples = np.arange(1, 2 ** (7 + n_patterns) + 1)[:, None] * root ** -np.arange(1.0, n_patterns + 1)
+        multiples = np.arange(1, 2 ** (7 + n_patterns) + 1)[
+            :, None
+        ] * root ** -np.arange(1.0, n_patterns + 1)
         points = np.clip((0.5 + multiples) % 1.0, 1e-6, 1.0 - 1e-6)
     points.setflags(write=False)
     return points
@@ -58,12 +70,22 @@ def make_normal_points(n_patterns: int) -> FloatArray:
 def compute_step_basis(z: FloatArray, n_steps: int = N_STEPS) -> FloatArray:
     """Return how far each step has been taken at severities z, from 0 to 1.
 
-    Step k begins at severity k / K and is complete at (k + 1) / K. The change of a region at z is the sum of its steps
-    times this basis, a line of K straight pieces.
+    Step k begins at severity k / K and is complete at (k + 1) / K. The change of a
+    region at z is the sum of its steps times this basis, a line of K straight pieces.
 
-    z (G, M); n_steps: K. Returns (G, M * K).
+    Parameters
+    ----------
+    z : ndarray of shape (G, M)
+    n_steps : int
+        K.
+
+    Returns
+    -------
+    ndarray of shape (G, M * K)
     """
-    return np.clip(z[:, :, None] * n_steps - np.arange(n_steps), 0.0, 1.0).reshape(len(z), -1)
+    return np.clip(z[:, :, None] * n_steps - np.arange(n_steps), 0.0, 1.0).reshape(
+        len(z), -1
+    )
 
 
 @cache
@@ -75,38 +97,56 @@ def make_point_basis(n_patterns: int, n_steps: int = N_STEPS) -> FloatArray:
 
 
 def compute_growth(z: FloatArray, interaction: FloatArray) -> FloatArray:
-    """Return the factor by which the other patterns multiply the change of each pattern.
+    """Return the factor by which the other patterns multiply the change of each
+    pattern.
 
-    z (G, M); interaction (M, M): entry [k, m] is the relative increase of the change of pattern k at full severity of
-    pattern m; the diagonal is 0. Returns (G, M).
+    Parameters
+    ----------
+    z : ndarray of shape (G, M)
+    interaction : ndarray of shape (M, M)
+        Entry [k, m] is the relative increase of the change of pattern k at full
+        severity of pattern m. The diagonal is 0.
+
+    Returns
+    -------
+    ndarray of shape (G, M)
     """
     return np.asarray(1.0 + z @ interaction.T)
 
 
 def compute_log_copula(correlation: FloatArray) -> FloatArray:
-    """Return the log density (G,) of a Gaussian copula with correlations (M, M) at the points of M patterns."""
+    """Return the log density (G,) of a Gaussian copula with correlations (M, M) at the
+    points of M patterns.
+    """
     return _compute_log_copula(correlation.tobytes(), len(correlation))
 
 
 @lru_cache(maxsize=64)  # people who lack different regions have the same prior
 def _compute_log_copula(content: bytes, n_patterns: int) -> FloatArray:
-    correlation, normal = np.frombuffer(content).reshape(n_patterns, n_patterns), make_normal_points(n_patterns)
+    correlation, normal = (
+        np.frombuffer(content).reshape(n_patterns, n_patterns),
+        make_normal_points(n_patterns),
+    )
     excess = np.linalg.inv(correlation) - np.eye(n_patterns)
-    density = np.asarray(-0.5 * (((normal @ excess) * normal).sum(axis=1) + np.linalg.slogdet(correlation)[1]))
+    density = np.asarray(
+        -0.5
+        * (((normal @ excess) * normal).sum(axis=1) + np.linalg.slogdet(correlation)[1])
+    )
     density.setflags(write=False)
     return density
-
-
-_MIN_GROUP = 16  # mean number of people of a group, for a grid of its own
-_MAX_PEOPLE = 2_000  # whose densities are in memory at once
-_MIN_TOTAL = 1e-200  # a smaller sum of products has lost digits; such people are summed point by point
 
 
 class PosteriorSummary(NamedTuple):
     """Posterior of the severities of N people.
 
-    basis (N, M * K): expectation of the basis of the steps; log_sum (N,): log-likelihood of each person, relative to a
-    control; point_weights (G,): sum over people of the probability of each point.
+    Attributes
+    ----------
+    basis : ndarray of shape (N, M * K)
+        Expectation of the basis of the steps.
+    log_sum : ndarray of shape (N,)
+        Log-likelihood of each person, relative to a control.
+    point_weights : ndarray of shape (G,)
+        Sum over people of the probability of each point.
     """
 
     basis: FloatArray
@@ -114,12 +154,25 @@ class PosteriorSummary(NamedTuple):
     point_weights: FloatArray
 
 
-class _Grid(NamedTuple):
-    """Parts of the density on a grid that are the same for everyone. P = L^(M-1) are the points of all but the last.
+@dataclass(frozen=True, kw_only=True)
+class _Grid:
+    """Parts of the density on a grid that are the same for everyone.
 
-    levels (L,); basis (L, K): of the steps at each level; other_points (P, M - 1): severities of all patterns but the
-    last; own (M, L): log density that depends on one pattern alone; table (P, L): density that depends on several
-    patterns; its largest value is 1; scale: log of what the table was divided by.
+    P = L^(M-1) are the points of all but the last.
+
+    Attributes
+    ----------
+    levels : ndarray of shape (L,)
+    basis : ndarray of shape (L, K)
+        Of the steps at each level.
+    other_points : ndarray of shape (P, M - 1)
+        Severities of all patterns but the last.
+    own : ndarray of shape (M, L)
+        Log density that depends on one pattern alone.
+    table : ndarray of shape (P, L)
+        Density that depends on several patterns. Its largest value is 1.
+    scale : float
+        Log of what the table was divided by.
     """
 
     levels: FloatArray
@@ -130,12 +183,24 @@ class _Grid(NamedTuple):
     scale: float
 
 
-class _GridSums(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class _GridSums:
     """Density of N people on a grid, and its sums.
 
-    others (P, N): product of the factors of all patterns but the last; last_factor (L, N): factor of the last pattern;
-    joint (P, N): density, summed over the last pattern; last (L, N): density, summed over all patterns but the last;
-    total (N,): density, summed over all; log_scale (N,): log of what the density was divided by.
+    Attributes
+    ----------
+    others : ndarray of shape (P, N)
+        Product of the factors of all patterns but the last.
+    last_factor : ndarray of shape (L, N)
+        Factor of the last pattern.
+    joint : ndarray of shape (P, N)
+        Density, summed over the last pattern.
+    last : ndarray of shape (L, N)
+        Density, summed over all patterns but the last.
+    total : ndarray of shape (N,)
+        Density, summed over all.
+    log_scale : ndarray of shape (N,)
+        Log of what the density was divided by.
     """
 
     others: FloatArray
@@ -149,9 +214,14 @@ class _GridSums(NamedTuple):
 class BasisProducts(NamedTuple):
     """Products of the basis of two steps at each point.
 
-    Pairs of different steps count twice, so that a symmetric matrix is enough on one side of its diagonal.
+    Pairs of different steps count twice, so that a symmetric matrix is enough on one
+    side of its diagonal.
 
-    rows, columns (P,): the steps of each pair; values (P, G).
+    Attributes
+    ----------
+    rows, columns : ndarray of shape (P,)
+        The steps of each pair.
+    values : ndarray of shape (P, G)
     """
 
     rows: IntArray
@@ -162,16 +232,27 @@ class BasisProducts(NamedTuple):
     def compute(cls, basis: FloatArray) -> Self:
         """Compute the products of a basis (G, M * K)."""
         rows, columns = np.triu_indices(basis.shape[1])
-        values = (basis[:, rows] * basis[:, columns] * np.where(rows == columns, 1.0, 2.0)).T
+        values = (
+            basis[:, rows] * basis[:, columns] * np.where(rows == columns, 1.0, 2.0)
+        ).T
         return cls(rows, columns, np.ascontiguousarray(values))
 
 
-class SeverityPosterior(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class SeverityPosterior:
     """Posterior of the severities on fixed points.
 
-    points (G, M): z; basis (G, M * K): how far each step has been taken at each point; times the growth of its pattern,
-    where patterns interact; offset (G,): log density of the prior, minus half the squared size of the change; grid:
-    where the points are a grid and patterns do not interact.
+    Attributes
+    ----------
+    points : ndarray of shape (G, M)
+        z.
+    basis : ndarray of shape (G, M * K)
+        How far each step has been taken at each point. Times the growth of its
+        pattern, where patterns interact.
+    offset : ndarray of shape (G,)
+        Log density of the prior, minus half the squared size of the change.
+    grid : _Grid or None
+        Where the points are a grid and patterns do not interact.
     """
 
     points: FloatArray
@@ -181,30 +262,64 @@ class SeverityPosterior(NamedTuple):
 
     @classmethod
     def build(
-        cls, steps: FloatArray, weights: FloatArray, correlation: FloatArray, interaction: FloatArray | None = None
+        cls,
+        steps: FloatArray,
+        weights: FloatArray,
+        correlation: FloatArray,
+        interaction: FloatArray | None = None,
     ) -> Self:
         """Build the posterior of a model.
 
-        steps (M, K, R); weights (R, M * K): C^-1 times the steps; correlation (M, M): of the copula; interaction (M,
-        M): see `compute_growth`; by default patterns do not interact.
+        Parameters
+        ----------
+        steps : ndarray of shape (M, K, R)
+        weights : ndarray of shape (R, M * K)
+            C^-1 times the steps.
+        correlation : ndarray of shape (M, M)
+            Of the copula.
+        interaction : ndarray of shape (M, M) or None
+            See `compute_growth`. By default patterns do not interact.
         """
         gram = steps.reshape(weights.shape[1], -1) @ weights
-        return cls.from_gram(gram, compute_log_copula(correlation), len(steps), interaction)
+        return cls.from_gram(
+            gram, compute_log_copula(correlation), len(steps), interaction
+        )
 
     @classmethod
     def from_gram(
-        cls, gram: FloatArray, log_copula: FloatArray, n_patterns: int, interaction: FloatArray | None = None
+        cls,
+        gram: FloatArray,
+        log_copula: FloatArray,
+        n_patterns: int,
+        interaction: FloatArray | None = None,
     ) -> Self:
         """Build the posterior from products of the steps.
 
-        gram (M * K, M * K): steps times C^-1 times steps; log_copula (G,): log density of the prior; n_patterns: M;
-        interaction (M, M): see `build`.
+        Parameters
+        ----------
+        gram : ndarray of shape (M * K, M * K)
+            Steps times C^-1 times steps.
+        log_copula : ndarray of shape (G,)
+            Log density of the prior.
+        n_patterns : int
+            M.
+        interaction : ndarray of shape (M, M) or None
+            See `build`.
         """
         n_steps = len(gram) // n_patterns
         basis = compute_interacting_basis(n_patterns, n_steps, interaction)
         offset = log_copula - 0.5 * ((basis @ gram) * basis).sum(axis=1)
-        grid = _make_grid(n_patterns, n_steps, gram, offset) if interaction is None else None
-        return cls(make_severity_points(n_patterns), basis, offset, grid)
+        grid = (
+            _make_grid(n_patterns, n_steps, gram, offset)
+            if interaction is None
+            else None
+        )
+        return cls(
+            points=make_severity_points(n_patterns),
+            basis=basis,
+            offset=offset,
+            grid=grid,
+        )
 
     def compute_means(self, numbers: FloatArray) -> FloatArray:
         """Return the posterior means of the severities, (N, M * K) -> (N, M)."""
@@ -213,21 +328,30 @@ class SeverityPosterior(NamedTuple):
         sums = _sum_over_grid(numbers, self.grid)
         is_rare = ~(sums.total > _MIN_TOTAL)
         sums.total[is_rare] = 1.0
-        means = np.concatenate([self.grid.other_points.T @ sums.joint, self.grid.levels[None] @ sums.last])
+        means = np.concatenate(
+            [self.grid.other_points.T @ sums.joint, self.grid.levels[None] @ sums.last]
+        )
         means /= sums.total
         if is_rare.any():
-            means[:, is_rare] = (self._compute_probabilities(numbers[is_rare])[0] @ self.points).T
+            means[:, is_rare] = (
+                self._compute_probabilities(numbers[is_rare])[0] @ self.points
+            ).T
         return means.T
 
     def compute_variances(self, numbers: FloatArray) -> FloatArray:
         """Return the posterior variances of the severities, (N, M * K) -> (N, M)."""
         probabilities = self._compute_probabilities(numbers)[0]
-        return np.asarray(probabilities @ self.points**2 - (probabilities @ self.points) ** 2)
+        return np.asarray(
+            probabilities @ self.points**2 - (probabilities @ self.points) ** 2
+        )
 
-    def summarise(self, numbers: FloatArray, functions: FloatArray | None = None) -> PosteriorSummary:
+    def summarise(
+        self, numbers: FloatArray, functions: FloatArray | None = None
+    ) -> PosteriorSummary:
         """Return the sums that EM needs, of people's shifts @ weights (N, M * K).
 
-        With functions of z (G, T), ``basis`` has their expectations (N, T) instead of those of the basis.
+        With functions of z (G, T), ``basis`` has their expectations (N, T) instead of
+        those of the basis.
         """
         if self.grid is None or functions is not None:
             return self._summarise_by_points(numbers, functions)
@@ -235,56 +359,100 @@ class SeverityPosterior(NamedTuple):
         if not (sums.total > _MIN_TOTAL).all():
             return self._summarise_by_points(numbers)
         other_basis = make_other_basis(self.points.shape[1], grid.basis.shape[1])
-        basis = np.concatenate([other_basis.T @ sums.joint, grid.basis.T @ sums.last]) / sums.total
+        basis = (
+            np.concatenate([other_basis.T @ sums.joint, grid.basis.T @ sums.last])
+            / sums.total
+        )
         point_weights = (sums.others @ (sums.last_factor / sums.total).T) * grid.table
         log_sum = np.log(sums.total) + sums.log_scale - np.log(len(self.points))
         return PosteriorSummary(basis.T, log_sum, point_weights.ravel())
 
-    def _summarise_by_points(self, numbers: FloatArray, functions: FloatArray | None = None) -> PosteriorSummary:
+    def _summarise_by_points(
+        self, numbers: FloatArray, functions: FloatArray | None = None
+    ) -> PosteriorSummary:
         probabilities, log_sum = self._compute_probabilities(numbers)
         expected = probabilities @ (self.basis if functions is None else functions)
         return PosteriorSummary(expected, log_sum, probabilities.sum(axis=0))
 
-    def _compute_probabilities(self, numbers: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the probability of each point (N, G), and the log of their mean before normalisation (N,)."""
+    def _compute_probabilities(
+        self, numbers: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the probability of each point (N, G), and the log of their mean before
+        normalisation (N,).
+        """
         density = numbers @ self.basis.T
         density += self.offset
         return compute_point_probabilities(density)
 
 
 def compute_group_means(
-    numbers: FloatArray, group: IntArray, grams: FloatArray, correlation: FloatArray, interaction: FloatArray | None
+    numbers: FloatArray,
+    group: IntArray,
+    grams: FloatArray,
+    correlation: FloatArray,
+    interaction: FloatArray | None,
 ) -> FloatArray:
-    """Return posterior means (N, M) of people in J groups, each with a model of its own.
+    """Return posterior means (N, M) of people in J groups, each with a model of its
+    own.
 
-    Small groups are computed together, point by point; in large ones the grid of a posterior pays.
+    Small groups are computed together, point by point; in large ones the grid of a
+    posterior pays.
 
-    numbers (N, M * K): see `SeverityPosterior.compute_means`; group (N,): group of each person, in ascending order;
-    grams (J, M * K, M * K); correlation, interaction (M, M): see `SeverityPosterior.build`.
+    Parameters
+    ----------
+    numbers : ndarray of shape (N, M * K)
+        See `SeverityPosterior.compute_means`.
+    group : ndarray of shape (N,)
+        Group of each person, in ascending order.
+    grams : ndarray of shape (J, M * K, M * K)
+    correlation : ndarray of shape (M, M)
+        See `SeverityPosterior.build`.
+    interaction : ndarray of shape (M, M) or None
+        See `SeverityPosterior.build`.
     """
     prior, n_patterns = compute_log_copula(correlation), len(correlation)
     if len(numbers) >= _MIN_GROUP * len(grams):
         parts = np.split(numbers, np.searchsorted(group, np.arange(1, len(grams))))
-        posteriors = (SeverityPosterior.from_gram(gram, prior, n_patterns, interaction) for gram in grams)
-        means = [posterior.compute_means(part) for posterior, part in zip(posteriors, parts, strict=True)]
+        posteriors = (
+            SeverityPosterior.from_gram(gram, prior, n_patterns, interaction)
+            for gram in grams
+        )
+        means = [
+            posterior.compute_means(part)
+            for posterior, part in zip(posteriors, parts, strict=True)
+        ]
         return np.concatenate(means)
     points, n_steps = make_severity_points(n_patterns), grams.shape[1] // n_patterns
     basis = compute_interacting_basis(n_patterns, n_steps, interaction)
     products = make_basis_products(n_patterns, n_steps, interaction)
     means = []
     for start in range(0, len(numbers), _MAX_PEOPLE):
-        part, own = numbers[start : start + _MAX_PEOPLE], group[start : start + _MAX_PEOPLE]
+        part, own = (
+            numbers[start : start + _MAX_PEOPLE],
+            group[start : start + _MAX_PEOPLE],
+        )
         offsets = compute_offsets(grams[own[0] : own[-1] + 1], prior, products)
-        means.append(compute_point_probabilities(part @ basis.T + offsets[own - own[0]])[0] @ points)
+        means.append(
+            compute_point_probabilities(part @ basis.T + offsets[own - own[0]])[0]
+            @ points
+        )
     return np.concatenate(means)
 
 
-def compute_offsets(grams: FloatArray, log_copula: FloatArray, products: BasisProducts) -> FloatArray:
+def compute_offsets(
+    grams: FloatArray, log_copula: FloatArray, products: BasisProducts
+) -> FloatArray:
     """Return the offsets (J, G) of `SeverityPosterior` of J models.
 
-    grams (J, M * K, M * K): steps times C^-1 times steps; symmetric; log_copula (G,).
+    Parameters
+    ----------
+    grams : ndarray of shape (J, M * K, M * K)
+        Steps times C^-1 times steps. Symmetric.
+    log_copula : ndarray of shape (G,)
     """
-    return np.asarray(log_copula - 0.5 * (grams[:, products.rows, products.columns] @ products.values))
+    return np.asarray(
+        log_copula - 0.5 * (grams[:, products.rows, products.columns] @ products.values)
+    )
 
 
 @cache
@@ -292,15 +460,23 @@ def _make_products(n_patterns: int, n_steps: int) -> BasisProducts:
     return BasisProducts.compute(make_point_basis(n_patterns, n_steps))
 
 
-def make_basis_products(n_patterns: int, n_steps: int, interaction: FloatArray | None) -> BasisProducts:
-    """Return the products of the basis of M patterns; those of patterns that do not interact are kept."""
+def make_basis_products(
+    n_patterns: int, n_steps: int, interaction: FloatArray | None
+) -> BasisProducts:
+    """Return the products of the basis of M patterns; those of patterns that do not
+    interact are kept.
+    """
     if interaction is None:
         return _make_products(n_patterns, n_steps)
-    return BasisProducts.compute(compute_interacting_basis(n_patterns, n_steps, interaction))
+    return BasisProducts.compute(
+        compute_interacting_basis(n_patterns, n_steps, interaction)
+    )
 
 
 def compute_point_probabilities(density: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return probabilities (N, G) of log densities (N, G), which are overwritten, and the log of their mean (N,)."""
+    """Return probabilities (N, G) of log densities (N, G), which are overwritten, and
+    the log of their mean (N,).
+    """
     top = density.max(axis=1, keepdims=True)
     density -= top
     np.exp(density, out=density)
@@ -309,51 +485,78 @@ def compute_point_probabilities(density: FloatArray) -> tuple[FloatArray, FloatA
     return density, (top + np.log(total))[:, 0] - np.log(density.shape[1])
 
 
-def compute_interacting_basis(n_patterns: int, n_steps: int, interaction: FloatArray | None) -> FloatArray:
-    """Return the basis (G, M * K) at the points of M patterns, times the growth of each pattern."""
+def compute_interacting_basis(
+    n_patterns: int, n_steps: int, interaction: FloatArray | None
+) -> FloatArray:
+    """Return the basis (G, M * K) at the points of M patterns, times the growth of each
+    pattern.
+    """
     basis = make_point_basis(n_patterns, n_steps)
     if interaction is None:
         return basis
     growth = compute_growth(make_severity_points(n_patterns), interaction)
-    return np.asarray((basis.reshape(len(basis), n_patterns, n_steps) * growth[:, :, None]).reshape(basis.shape))
+    return np.asarray(
+        (basis.reshape(len(basis), n_patterns, n_steps) * growth[:, :, None]).reshape(
+            basis.shape
+        )
+    )
 
 
 @cache
 def make_other_basis(n_patterns: int, n_steps: int) -> FloatArray:
-    """Return the basis of all patterns but the last at their points, (P, (M - 1) * K)."""
+    """Return the basis of all patterns but the last at their points, (P, (M
+    - 1) * K).
+    """
     levels = make_severity_levels(n_patterns)
     assert levels is not None
-    return compute_step_basis(make_severity_points(n_patterns)[:: len(levels), :-1], n_steps)
+    return compute_step_basis(
+        make_severity_points(n_patterns)[:: len(levels), :-1], n_steps
+    )
 
 
-def _make_grid(n_patterns: int, n_steps: int, gram: FloatArray, offset: FloatArray) -> _Grid | None:
+def _make_grid(
+    n_patterns: int, n_steps: int, gram: FloatArray, offset: FloatArray
+) -> _Grid | None:
     """Return the grid of a model; None where the points are quasi-random."""
     levels = make_severity_levels(n_patterns)
     if levels is None:
         return None
     basis = compute_step_basis(levels[:, None], n_steps)
     blocks = [slice(m * n_steps, (m + 1) * n_steps) for m in range(n_patterns)]
-    own = np.stack([-0.5 * ((basis @ gram[block, block]) * basis).sum(axis=1) for block in blocks])
+    own = np.stack(
+        [-0.5 * ((basis @ gram[block, block]) * basis).sum(axis=1) for block in blocks]
+    )
     shared = offset.reshape((len(levels),) * n_patterns) - reduce(np.add.outer, own)
     scale = float(shared.max())
     table = np.exp(shared - scale).reshape(-1, len(levels))
     other_points = make_severity_points(n_patterns)[:: len(levels), :-1]
-    return _Grid(levels, basis, np.ascontiguousarray(other_points), own, table, scale)
+    return _Grid(
+        levels=levels,
+        basis=basis,
+        other_points=np.ascontiguousarray(other_points),
+        own=own,
+        table=table,
+        scale=scale,
+    )
 
 
 def _sum_over_grid(numbers: FloatArray, grid: _Grid) -> _GridSums:
-    """Return the density of people, given as shifts @ weights (N, M * K), and its sums; people are the last axis.
+    """Return the density of people, given as shifts @ weights (N, M * K), and its sums.
 
-    Let b(z_m) be the basis of pattern m, n_m the person's numbers of it, and G_mk the blocks of steps times C^-1 times
-    steps. Up to a constant, the log density of z is
+    People are on the last axis.
 
-        sum_m [b(z_m)'n_m - b(z_m)'G_mm b(z_m) / 2] - sum_{m<k} b(z_m)'G_mk b(z_k) + log copula(z).
+    Let b(z_m) be the basis of pattern m, n_m the person's numbers of it, and G_mk the
+    blocks of steps times C^-1 times steps. Up to a constant, the log density of z is
 
-    Each term of the first sum depends on one severity and on the person: L exponentials for each pattern. The rest
-    depends on several severities, but is the same for everyone: ``table``, computed once for a model. So the density is
-    table(z) times a product of M factors, and its sums over the last pattern, or over all others, are matrix products
-    with the table: M * L exponentials per person instead of L^M. Each factor is divided by its largest value, which
-    ``log_scale`` keeps.
+        sum_m [b(z_m)'n_m - b(z_m)'G_mm b(z_m) / 2] - sum_{m<k} b(z_m)'G_mk b(z_k) + log
+        copula(z).
+
+    Each term of the first sum depends on one severity and on the person: L exponentials
+    for each pattern. The rest depends on several severities, but is the same for
+    everyone: ``table``, computed once for a model. So the density is table(z) times a
+    product of M factors, and its sums over the last pattern, or over all others, are
+    matrix products with the table: M * L exponentials per person instead of L^M. Each
+    factor is divided by its largest value, which ``log_scale`` keeps.
     """
     n_steps, people = grid.basis.shape[1], numbers.T
     factors, log_scale = [], np.full(people.shape[1], grid.scale)
@@ -366,9 +569,18 @@ def _sum_over_grid(numbers: FloatArray, grid: _Grid) -> _GridSums:
         log_scale += top
     others = np.ones((1, people.shape[1]))
     for factor in factors[:-1]:
-        others = (others[:, None] * factor).reshape(len(others) * len(factor), people.shape[1])
+        others = (others[:, None] * factor).reshape(
+            len(others) * len(factor), people.shape[1]
+        )
     joint = grid.table @ factors[-1]
     joint *= others
     last = grid.table.T @ others
     last *= factors[-1]
-    return _GridSums(others, factors[-1], joint, last, last.sum(axis=0), log_scale)
+    return _GridSums(
+        others=others,
+        last_factor=factors[-1],
+        joint=joint,
+        last=last,
+        total=last.sum(axis=0),
+        log_scale=log_scale,
+    )

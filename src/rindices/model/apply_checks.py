@@ -1,4 +1,6 @@
-"""Fit a table to a model: regions that are sums, missing regions, and checks of the table and of its R-indices."""
+"""Fit a table to a model: regions that are sums, missing regions, and checks of the
+table and of its R-indices.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,25 +22,40 @@ from rindices.errors import (
     join_names,
 )
 from rindices.learners.wrong_cells import CellComparison
-from rindices.model.unusual import RANGE_TOLERANCE, UnusualCount, label_region, name_range_cause
+from rindices.model.unusual import (
+    RANGE_TOLERANCE,
+    UnusualCount,
+    label_region,
+    name_range_cause,
+)
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.tables.validation.values import is_model_unit
-from rindices.wording import FEATURE_UNIT, get_wording
+from rindices.wording import FEATURE_UNIT, get_nouns
 
 MIN_INFORMATION = 0.5
-"""Least share of the variance of an R-index that the measured regions must determine."""
-_MIN_COMPARED, _MAX_INFORMATION_RANGE = 5, 0.05  # people of a group, site or session; range of their mean information
-_OWN_TABLE_CHANCE = 1e-4  # of averages so near to those of training, for other people of the same population
-_MAX_MEDIAN_SHIFT = 30.0  # control standard deviations; beyond it, a region has another unit than in training
+"""Least share of the variance of an R-index that the measured regions must determine.
+"""
+_MIN_COMPARED, _MAX_INFORMATION_RANGE = (
+    5,
+    0.05,
+)  # people of a group, site or session; range of their mean information
+# of averages so near to those of training, for other people of the same population
+_OWN_TABLE_CHANCE = 1e-4
+# control standard deviations; beyond it, a region has another unit than in training
+_MAX_MEDIAN_SHIFT = 30.0
 
 
-def add_summed_regions(cohort: Cohort, sums: Mapping[str, Sequence[str]]) -> tuple[Cohort, list[Problem]]:
-    """Replace columns by their sums, such as left plus right; ``sums`` has the columns of each region.
+def add_summed_regions(
+    cohort: Cohort, sums: Mapping[str, Sequence[str]]
+) -> tuple[Cohort, list[Problem]]:
+    """Replace columns by their sums, such as left plus right; ``sums`` has the columns
+    of each region.
 
-    A sum that the table has as a column is left as it is. A sum with a missing column is not computed, and is reported
-    as a missing region later. The list contains a note if sums were computed.
+    A sum that the table has as a column is left as it is. A sum with a missing column
+    is not computed, and is reported as a missing region later. The list contains a note
+    if sums were computed.
     """
     volumes = cohort.volumes
     computed = {
@@ -51,24 +68,45 @@ def add_summed_regions(cohort: Cohort, sums: Mapping[str, Sequence[str]]) -> tup
     used = {part for parts in computed.values() for part in parts}
     columns = {name: volumes[name].to_numpy() for name in volumes if name not in used}
     columns |= {
-        region: np.sum([volumes[part] for part in parts], axis=0, dtype=float) for region, parts in computed.items()
+        region: np.sum([volumes[part] for part in parts], axis=0, dtype=float)
+        for region, parts in computed.items()
     }
     names = join_names(map(label_region, computed), 3)
     note = f"{len(computed)} regions of the model are sums of the table's columns, computed here: {names}"
-    problem = Problem(Severity.NOTE, note, code=ProblemCode.SUMMED_REGIONS)
+    problem = Problem(
+        severity=Severity.NOTE, what=note, code=ProblemCode.SUMMED_REGIONS
+    )
     return replace(cohort, volumes=pd.DataFrame(columns)), [problem]
 
 
-def add_missing_regions(cohort: Cohort, regions: Sequence[str], on_missing: str) -> tuple[Cohort, list[str]]:
+def add_missing_regions(
+    cohort: Cohort, regions: Sequence[str], on_missing: str
+) -> tuple[Cohort, list[str]]:
     """Add empty columns for regions that a table lacks.
 
-    regions: regions of the model; on_missing: nothing is added unless it is ``model``. Returns cohort: the same if
-    nothing is missing, if more than half is, or if it has other columns, which may be the regions under other names;
-    absent: the regions that were added.
+    Parameters
+    ----------
+    regions : sequence of str
+        Regions of the model.
+    on_missing : str
+        Nothing is added unless it is ``model``.
+
+    Returns
+    -------
+    cohort : Cohort
+        The same if nothing is missing, if more than half is, or if it has other
+        columns, which may be the regions under other names.
+    absent : list of str
+        The regions that were added.
     """
     absent = [name for name in regions if name not in cohort.volumes]
     has_others = len(cohort.regions) + len(absent) > len(regions)
-    if not absent or on_missing != "model" or has_others or 2 * len(absent) > len(regions):
+    if (
+        not absent
+        or on_missing != "model"
+        or has_others
+        or 2 * len(absent) > len(regions)
+    ):
         return cohort, []
     empty = pd.DataFrame(np.nan, index=cohort.volumes.index, columns=absent)
     return replace(cohort, volumes=pd.concat([cohort.volumes, empty], axis=1)), absent
@@ -77,52 +115,79 @@ def add_missing_regions(cohort: Cohort, regions: Sequence[str], on_missing: str)
 def check_model_regions(cohort: Cohort, regions: Sequence[str], unit: str) -> None:
     """Refuse a table whose regions or unit are not those of a model.
 
-    regions: regions of the model; unit: unit that the model was trained on. Raises ModelError.
+    Parameters
+    ----------
+    regions : sequence of str
+        Regions of the model.
+    unit : str
+        Unit that the model was trained on. Raises ModelError.
     """
-    nouns = get_wording(unit)("regions")
+    nouns = get_nouns(unit).regions
     missing = [name for name in regions if name not in cohort.volumes]
     extra = [name for name in cohort.regions if name not in set(regions)]
     if missing:
-        hint = did_you_mean(missing[0], extra) if extra else f"the model needs {len(regions)} {nouns}"
-        if extra and 2 * len(missing) > len(regions):  # a similar name would be of an unrelated region
+        hint = (
+            did_you_mean(missing[0], extra)
+            if extra
+            else f"the model needs {len(regions)} {nouns}"
+        )
+        if extra and 2 * len(missing) > len(
+            regions
+        ):  # a similar name would be of an unrelated region
             hint = f"the model needs {len(regions)} {nouns}, and the table is of another atlas, program or measure"
-        raise ModelError(f"{len(missing)} {nouns} are missing: {join_names(missing)} ({hint}).")
+        raise ModelError(
+            f"{len(missing)} {nouns} are missing: {join_names(missing)} ({hint})."
+        )
     if extra:
         raise ModelError(
             f"{len(extra)} columns are not {nouns} of this model: {join_names(extra)}. Leave them out: --exclude "
             f"{','.join(extra)}."
         )
     if not is_model_unit(cohort.unit, unit):
-        raise ModelError(f"the table is in {cohort.unit}, the model was trained on {unit}: convert it.")
+        raise ModelError(
+            f"the table is in {cohort.unit}, the model was trained on {unit}: convert it."
+        )
 
 
 def check_scale(values: FloatArray, regions: Sequence[str], unit: str = "") -> None:
-    """Refuse prepared people (N, R) of whom a region's median is far from that of the controls.
+    """Refuse prepared people (N, R) of whom a region's median is far from that of the
+    controls.
 
-    values (N, R); unit: unit that the model was trained on. Raises ModelError.
+    Parameters
+    ----------
+    values : ndarray of shape (N, R)
+    unit : str
+        Unit that the model was trained on. Raises ModelError.
     """
-    is_empty = np.isnan(values).all(axis=0)  # a region that nobody has counts as that of controls
+    is_empty = np.isnan(values).all(
+        axis=0
+    )  # a region that nobody has counts as that of controls
     median = np.nanmedian(np.where(is_empty, CONTROL_MEAN, values), axis=0)
     shift = np.abs(median - CONTROL_MEAN) / CONTROL_SD
     shifted = np.flatnonzero(shift > _MAX_MEDIAN_SHIFT)
     if shifted.size:
-        one, many = (get_wording(unit)(text) for text in ("region is", "regions are"))
+        nouns = get_nouns(unit)
+        one, many = f"{nouns.region} is", f"{nouns.regions} are"
         names = [f"{regions[int(index)]} ({shift[index]:.0f} sd)" for index in shifted]
         number = f"{format_count(shifted.size, one, many)} scaled differently than in training"
         raise ModelError(f"{number}: {join_names(names)}. Check their unit.")
 
 
-def note_training_people(values: FloatArray, mean: FloatArray, sd: FloatArray) -> list[Problem]:
-    """Return a warning if the average of a table is that of the training people, nearer than other people would be.
+def note_training_people(
+    values: FloatArray, mean: FloatArray, sd: FloatArray
+) -> list[Problem]:
+    """Return a warning if the average of a table is that of the training people, nearer
+    than other people would be.
 
-    Averages of N other people differ from the training averages by about sd / sqrt(N). The mean over regions of the
-    squared difference in these units is about 1 for them; it is distributed like chi-square over its number of degrees
-    of freedom, which the correlations between regions make fewer than the regions.
+    Averages of N other people differ from the training averages by about sd / sqrt(N).
+    The mean over regions of the squared difference in these units is about 1 for them.
+    It is distributed like chi-square over its number of degrees of freedom, which is
+    below the number of regions because they are correlated.
 
     Parameters
     ----------
     values : (N, R)
-        Prepared people; NaN where a cell is missing.
+        Prepared people, with NaN where a measurement is missing.
     mean, sd : (R,)
         Of the prepared training people.
     """
@@ -132,10 +197,14 @@ def note_training_people(values: FloatArray, mean: FloatArray, sd: FloatArray) -
         return []
     z = (values[:, is_compared] - mean[is_compared]) / sd[is_compared]
     squares = n_cells[is_compared] * np.nanmean(z, axis=0) ** 2
-    filled = np.nan_to_num(z - np.nanmean(z, axis=0)) / np.maximum(np.nanstd(z, axis=0), 1e-12)
+    filled = np.nan_to_num(z - np.nanmean(z, axis=0)) / np.maximum(
+        np.nanstd(z, axis=0), 1e-12
+    )
     eigenvalues = np.linalg.svd(filled, compute_uv=False) ** 2
     freedom = eigenvalues.sum() ** 2 / max(float(np.sum(eigenvalues**2)), 1e-12)
-    spread = 2.0 / (9.0 * freedom)  # the cube root of chi-square is nearly normal (Wilson and Hilferty 1931)
+    spread = 2.0 / (
+        9.0 * freedom
+    )  # the cube root of chi-square is nearly normal (Wilson and Hilferty 1931)
     z_score = (np.cbrt(squares.mean()) - (1.0 - spread)) / np.sqrt(spread)
     if NormalDist().cdf(float(z_score)) > _OWN_TABLE_CHANCE:
         return []
@@ -144,14 +213,25 @@ def note_training_people(values: FloatArray, mean: FloatArray, sd: FloatArray) -
         "table, and its R-indices are in-sample: they separate patients from controls too well"
     )
     cure = "Use the cross-fitted R-indices of the study, its r_indices.tsv"
-    return [Problem(Severity.WARNING, what, "", cure, ProblemCode.TRAINING_PEOPLE)]
+    return [
+        Problem(
+            severity=Severity.WARNING,
+            what=what,
+            where="",
+            cure=cure,
+            code=ProblemCode.TRAINING_PEOPLE,
+        )
+    ]
 
 
-def relate_to_novel(problems: Sequence[Problem], counted: UnusualCount) -> list[Problem]:
-    """Return the problems of new people; those out of a covariate's range are said to be novel or not.
+def relate_to_novel(
+    problems: Sequence[Problem], counted: UnusualCount
+) -> list[Problem]:
+    """Return the problems of new people; those out of a covariate's range are said to
+    be novel or not.
 
-    The adjustment extrapolates beyond the range of controls. People are novel a little later, `RANGE_TOLERANCE` beyond
-    the range of all training people.
+    The adjustment extrapolates beyond the range of controls. People are novel a little
+    later, `RANGE_TOLERANCE` beyond the range of all training people.
     """
     related = []
     for problem in problems:
@@ -160,7 +240,9 @@ def relate_to_novel(problems: Sequence[Problem], counted: UnusualCount) -> list[
             of_them = f"{n_far:,} of them are" if n_far else "none of them is"
             ending = f"; {of_them} more than {RANGE_TOLERANCE:.0%} of the range outside it, which counts as novel"
             problem = replace(
-                problem, ending=ending, cure="Their adjustment extrapolates: read their R-indices with care"
+                problem,
+                ending=ending,
+                cure="Their adjustment extrapolates: read their R-indices with care",
             )
         related.append(problem)
     return related
@@ -169,7 +251,10 @@ def relate_to_novel(problems: Sequence[Problem], counted: UnusualCount) -> list[
 def check_results(cohort: Cohort, columns: Sequence[FloatArray]) -> None:
     """Refuse results that are not finite, by the people who have them.
 
-    columns (N,). Raises ModelError.
+    Parameters
+    ----------
+    columns : sequence of ndarray of shape (N,)
+        Raises ModelError.
     """
     is_finite = reduce(np.logical_and, (np.isfinite(column) for column in columns))
     if is_finite.all():
@@ -177,121 +262,249 @@ def check_results(cohort: Cohort, columns: Sequence[FloatArray]) -> None:
     people = tuple(str(person) for person in cohort.people[ID].array[~is_finite])
     what = f"the R-indices of {format_count(len(people), 'person is not a number', 'people are not numbers')}"
     cure = "Check the values of these people; if it is everyone, the model file is damaged: get it again"
-    raise ModelError(Problem(Severity.ERROR, what, "", cure, ProblemCode.INFINITE_VALUES, offenders=people))
+    raise ModelError(
+        Problem(
+            severity=Severity.ERROR,
+            what=what,
+            where="",
+            cure=cure,
+            code=ProblemCode.INFINITE_VALUES,
+            offenders=people,
+        )
+    )
 
 
 def compute_information(added: FloatArray, spread: FloatArray) -> FloatArray:
-    """Return the share (N,) of the variance of the least known R-index that the measured regions determine.
+    """Return the share (N,) of the variance of the least known R-index that the
+    measured regions determine.
 
-    added (N, M): variance of R-indices over the possible values of missing regions; spread (M,): variance of R-indices
-    among the patients of the training.
+    Parameters
+    ----------
+    added : ndarray of shape (N, M)
+        Variance of R-indices over the possible values of missing regions.
+    spread : ndarray of shape (M,)
+        Variance of R-indices among the patients of the training.
     """
-    return np.asarray(np.clip(1.0 - (added / np.maximum(spread, 1e-12)).max(axis=1, initial=0.0), 0.0, 1.0))
+    return np.asarray(
+        np.clip(
+            1.0 - (added / np.maximum(spread, 1e-12)).max(axis=1, initial=0.0), 0.0, 1.0
+        )
+    )
 
 
 def compare_information(indices: pd.DataFrame) -> list[Problem]:
-    """Return warnings where groups, sites or sessions differ in the ``information`` of R-indices (N, ...)."""
+    """Return warnings where groups, sites or sessions differ in the ``information`` of
+    R-indices (N, ...).
+    """
     problems = []
-    for column, kind in ((GROUP, OffenderKind.LABEL), (SITE, OffenderKind.SITE), (SESSION, OffenderKind.LABEL)):
+    for column, kind in (
+        (GROUP, OffenderKind.LABEL),
+        (SITE, OffenderKind.SITE),
+        (SESSION, OffenderKind.LABEL),
+    ):
         if column not in indices or "information" not in indices:
             continue
-        by_level = indices["information"].groupby(indices[column].astype(str).to_numpy())
+        by_level = indices["information"].groupby(
+            indices[column].astype(str).to_numpy()
+        )
         means = by_level.mean()[by_level.size() >= _MIN_COMPARED]
         if len(means) < 2 or means.max() - means.min() <= _MAX_INFORMATION_RANGE:
             continue
         noun = column.removesuffix("_id")
         what = f"missing cells leave R-indices less well measured in one {noun} than in another"
-        listing = ", ".join(f"{level} {means[level]:.2f}" for level in (means.idxmin(), means.idxmax()))
+        listing = ", ".join(
+            f"{level} {means[level]:.2f}" for level in (means.idxmin(), means.idxmax())
+        )
         cure = f"The column information tells how well; compare each {noun} with itself, or people who lack as much"
-        levels, code = (str(means.idxmin()), str(means.idxmax())), ProblemCode.MISSING_BY_GROUP
-        problems.append(Problem(Severity.WARNING, what, "", cure, code, column, levels, kind, listing))
+        levels, code = (
+            (str(means.idxmin()), str(means.idxmax())),
+            ProblemCode.MISSING_BY_GROUP,
+        )
+        problems.append(
+            Problem(
+                severity=Severity.WARNING,
+                what=what,
+                where="",
+                cure=cure,
+                code=code,
+                subject=column,
+                offenders=levels,
+                offender_kind=kind,
+                listing=listing,
+            )
+        )
     return problems
 
 
-def report_people_without_index(cohort: Cohort, is_short: BoolArray, least: float) -> list[Problem]:
-    """Return a warning that names the people (N,) who lack too many regions; none if there are none."""
+def report_people_without_index(
+    cohort: Cohort, is_short: BoolArray, least: float
+) -> list[Problem]:
+    """Return a warning that names the people (N,) who lack too many regions; none if
+    there are none.
+    """
     if not is_short.any():
         return []
     people = tuple(dict.fromkeys(cohort.people[ID].astype(str).array[is_short]))
     number = format_count(len(people), "person lacks", "people lack")
-    what = get_wording(cohort.unit)(
-        f"{number} too many regions: the others determine less than {least:.0%} of an R-index"
-    )
+    regions = get_nouns(cohort.unit).regions
+    what = f"{number} too many {regions}: the others determine less than {least:.0%} of an R-index"
     cure = "They are left out of the results"
-    return [Problem(Severity.WARNING, what, "", cure, ProblemCode.PEOPLE_WITHOUT_INDEX, offenders=people)]
+    return [
+        Problem(
+            severity=Severity.WARNING,
+            what=what,
+            where="",
+            cure=cure,
+            code=ProblemCode.PEOPLE_WITHOUT_INDEX,
+            offenders=people,
+        )
+    ]
 
 
 def tabulate_wrong_cells(cohort: Cohort, comparison: CellComparison) -> pd.DataFrame:
-    """Return ids, ``region``, ``value``, and ``expected`` by the other regions, of wrong cells."""
+    """Return ids, ``region``, ``value``, and ``expected`` by the other regions, of
+    wrong cells.
+    """
     rows, columns = np.nonzero(comparison.is_wrong)
-    table = cohort.people[[name for name in (ID, SESSION) if name in cohort.people]].iloc[rows].reset_index(drop=True)
+    table = (
+        cohort.people[[name for name in (ID, SESSION) if name in cohort.people]]
+        .iloc[rows]
+        .reset_index(drop=True)
+    )
     values = cohort.volumes.to_numpy(dtype=float)[rows, columns]
     regions = np.array(cohort.regions, dtype=object)[columns]
-    return table.assign(region=regions, value=values, expected=comparison.expected[rows, columns])
+    return table.assign(
+        region=regions, value=values, expected=comparison.expected[rows, columns]
+    )
 
 
-def report_wrong_cells(cohort: Cohort, comparison: CellComparison, policy: str) -> list[Problem]:
-    """Return what to say about people whose row has failed, and about other wrong cells.
-
-    policy: ``model``: they are treated as missing; ``error``: they are refused.
-    """
-    if not comparison.is_wrong.any():
-        return []
-    word, is_refused, is_failed = get_wording(cohort.unit), policy == "error", comparison.is_failed
-    cure = "treat them as missing: --on-outlier model" if is_refused else "use them all the same: --on-outlier keep"
-    severity = Severity.ERROR if is_refused else Severity.NOTE if comparison.is_rare else Severity.WARNING
-    problems = list[Problem]()
-    problem = Problem(severity, "", "", f"Check these measurements, or {cure}", ProblemCode.OUTLYING_VALUES)
-    people = tuple(dict.fromkeys(cohort.people[ID].astype(str)[is_failed]))
-    if people:
-        what = word(f"regions of {format_count(len(people), 'person', 'people')} do not fit together")
-        ending = "" if is_refused else "; nothing is learnt from them"
-        problems.append(replace(problem, what=what, subject=ID, offenders=people, ending=ending))
-    cells = tabulate_wrong_cells(cohort, comparison._replace(is_wrong=comparison.is_wrong & ~is_failed[:, None]))
-    if len(cells):
-        offenders, verb = tuple(dict.fromkeys(cells[ID].astype(str))), "does" if len(cells) == 1 else "do"
-        number = f"{format_count(len(cells), 'measurement')} of {format_count(len(offenders), 'participant')}"
-        what = f"{number} {verb} {word('not fit the other regions of the same participant')}"
-        what += _count_by_group(cohort, cells)
-        scans = cells.filter([ID, SESSION]).astype(str).agg(", session ".join, axis=1)
-        columns = (cells[name] for name in ("region", "value", "expected"))
-        texts = [
+def _list_wrong_cells(cells: pd.DataFrame) -> str:
+    """Return which measurements of whom do not fit, and what was expected."""
+    scans = cells.filter([ID, SESSION]).astype(str).agg(", session ".join, axis=1)
+    columns = (cells[name] for name in ("region", "value", "expected"))
+    return join_names(
+        [
             f"{label_region(region)} of {scan} "
             f"({float(f'{value:.4g}'):,.10g}, expected {float(f'{expected:.3g}'):,.10g})"
             for scan, region, value, expected in zip(scans, *columns, strict=True)
         ]
-        ending = "" if is_refused else "; treated as missing"
-        problems.append(replace(problem, what=what, offenders=offenders, listing=join_names(texts), ending=ending))
+    )
+
+
+def report_wrong_cells(
+    cohort: Cohort, comparison: CellComparison, policy: str
+) -> list[Problem]:
+    """Return what to say about people whose row has failed, and about other wrong
+    cells.
+
+    Parameters
+    ----------
+    policy : str
+        ``model``: they are treated as missing. ``error``: they are refused.
+    """
+    if not comparison.is_wrong.any():
+        return []
+    regions, is_failed = get_nouns(cohort.unit).regions, comparison.is_failed
+    is_refused, ending = policy == "error", "; treated as missing"
+    severity = Severity.NOTE if comparison.is_rare else Severity.WARNING
+    cure = "use them all the same: --on-outlier keep"
+    if is_refused:
+        severity, ending = Severity.ERROR, ""
+        cure = "treat them as missing: --on-outlier model"
+    cure = f"Check these measurements, or {cure}"
+    problem = Problem(
+        severity=severity,
+        what="",
+        where="",
+        cure=cure,
+        code=ProblemCode.OUTLYING_VALUES,
+    )
+    problems = list[Problem]()
+    people = tuple(dict.fromkeys(cohort.people[ID].astype(str)[is_failed]))
+    if people:
+        count = format_count(len(people), "person", "people")
+        what = f"{regions} of {count} do not fit together"
+        failed = replace(problem, what=what, subject=ID, offenders=people)
+        no_rows = "" if is_refused else "; nothing is learnt from them"
+        problems.append(replace(failed, ending=no_rows))
+    cells = tabulate_wrong_cells(
+        cohort, comparison._replace(is_wrong=comparison.is_wrong & ~is_failed[:, None])
+    )
+    if len(cells):
+        offenders = tuple(dict.fromkeys(cells[ID].astype(str)))
+        verb = "does" if len(cells) == 1 else "do"
+        number = f"{format_count(len(cells), 'measurement')} of {format_count(len(offenders), 'participant')}"
+        what = f"{number} {verb} not fit the other {regions} of the same participant"
+        what += _count_by_group(cohort, cells)
+        listing = _list_wrong_cells(cells)
+        single = replace(problem, what=what, offenders=offenders, listing=listing)
+        problems.append(replace(single, ending=ending))
     return problems
 
 
 def _count_by_group(cohort: Cohort, cells: pd.DataFrame) -> str:
-    """Return in brackets how many outlying measurements belong to each group; empty where groups are not known."""
+    """Return in brackets how many outlying measurements belong to each group; empty
+    where groups are not known.
+    """
     if GROUP not in cohort.people:
         return ""
-    groups = cells[ID].map(dict(zip(cohort.people[ID], cohort.people[GROUP], strict=True)))
-    counts = [f"{int((groups == group).sum()):,} of {group}s" for group in (CONTROL, PATIENT)]
+    groups = cells[ID].map(
+        dict(zip(cohort.people[ID], cohort.people[GROUP], strict=True))
+    )
+    counts = [
+        f"{int((groups == group).sum()):,} of {group}s" for group in (CONTROL, PATIENT)
+    ]
     return f" ({', '.join(counts)})"
 
 
-def resolve_on_outlier(requested: str | None, unit: str) -> str:
-    """Return what to do with wrong cells: as requested, else ``model``, but ``keep`` for features of any kind."""
-    return requested or ("keep" if unit == FEATURE_UNIT else "model")
+def resolve_on_outlier(
+    requested: str | None, unit: str, is_imported: bool = False
+) -> str:
+    """Return what to do with wrong cells: as requested, else ``model``, but ``keep``
+    for features of any kind and in imported models.
+    """
+    keeps = is_imported or unit == FEATURE_UNIT
+    return requested or ("keep" if keeps else "model")
 
 
-def note_missing(absent: Sequence[str], volumes: FloatArray, widening: FloatArray, unit: str) -> list[Problem]:
+def note_missing(
+    absent: Sequence[str], volumes: FloatArray, widening: FloatArray, unit: str
+) -> list[Problem]:
     """Return what to say about missing regions and cells.
 
-    absent: regions that the table lacks; volumes (N, R): with NaN where cells are missing; widening (N,): factor by
-    which the intervals are wider than with all regions, a mean over patterns; unit: of the table, for the words.
+    Parameters
+    ----------
+    absent : sequence of str
+        Regions that the table lacks.
+    volumes : ndarray of shape (N, R)
+        With NaN where cells are missing.
+    widening : ndarray of shape (N,)
+        Factor by which the intervals are wider than with all regions, a mean over
+        patterns.
+    unit : str
+        Of the table, for the words.
     """
     is_short = np.isnan(volumes).any(axis=1)
     if not is_short.any():
         return []
+    nouns = get_nouns(unit)
     if absent:
-        who, severity = f"the table lacks {format_count(len(absent), 'region')}", Severity.WARNING
+        who, severity = (
+            f"the table lacks {format_count(len(absent), nouns.region)}",
+            Severity.WARNING,
+        )
     else:
-        who, severity = f"{format_count(int(is_short.sum()), 'person lacks', 'people lack')} regions", Severity.NOTE
+        who, severity = (
+            f"{format_count(int(is_short.sum()), 'person lacks', 'people lack')} {nouns.regions}",
+            Severity.NOTE,
+        )
     wider = f"their intervals are {widening[is_short].mean() - 1:.0%} wider on average"
-    what = get_wording(unit)(f"{who}: R-indices come from the others, and {wider}")
-    return [Problem(severity, what, code=ProblemCode.MISSING_VALUES, offenders=tuple(absent))]
+    what = f"{who}: R-indices come from the others, and {wider}"
+    return [
+        Problem(
+            severity=severity,
+            what=what,
+            code=ProblemCode.MISSING_VALUES,
+            offenders=tuple(absent),
+        )
+    ]

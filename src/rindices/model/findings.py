@@ -1,7 +1,8 @@
 """What a study found, computed once.
 
-Terminal, ``--json``, the first screen of the report, the methods text, the model card and ``selection.json`` are
-written from `StudyFindings`, and ``findings.json`` holds it. Nothing here is about a single participant.
+Terminal, ``--json``, the first screen of the report, the methods text, the model card
+and ``selection.json`` are written from `StudyFindings`, and ``findings.json`` holds it.
+Nothing here is about a single participant.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,16 +34,26 @@ MAX_LISTED_REGIONS = 10
 MAX_NAMED_STRUCTURES = 3
 """Structures that a sentence about a pattern names."""
 MIN_ORDER_ERRORS = 7.2
-"""Standard errors by which curved patterns must be ahead of straight ones before an order of regions is interpreted.
-The error is that of five folds, and t with four degrees of freedom exceeds 7.2 by chance once in a thousand. A study of
-``benchmarks/sentences.py`` in which all regions change together and patients have outlying measurements reached 5.1.
-R-indices of curved patterns are as accurate or more accurate either way."""
+"""Standard errors by which curved patterns must be ahead of straight ones before an
+order of regions is interpreted.
+
+The error is that of five folds, and t with four degrees of freedom exceeds 7.2 by
+chance once in a thousand. A study of ``benchmarks/sentences.py`` in which all regions
+change together and patients have outlying measurements reached 5.1. R-indices of curved
+patterns are as accurate or more accurate either way.
+"""
 SHAPES = ("straight", "curved", "interacting")
 """Shapes of patterns, the simpler ones first."""
 
 
 class GroupCounts(Record):
-    """Numbers of controls and of patients."""
+    """Numbers of controls and of patients.
+
+    Attributes
+    ----------
+    controls : int
+    patients : int
+    """
 
     controls: int
     patients: int
@@ -54,7 +65,14 @@ class GroupCounts(Record):
 
 
 class Estimate(Record):
-    """A figure with its 95 % interval; None where it is not known."""
+    """A figure with its 95 % interval; None where it is not known.
+
+    Attributes
+    ----------
+    value : float
+    low : float or None
+    high : float or None
+    """
 
     value: float
     low: float | None = None
@@ -64,8 +82,17 @@ class Estimate(Record):
 class CovariateCorrelation(Record):
     """What is left of a covariate in the R-index of the patients after the adjustment.
 
-    covariate: its name; correlation: rank correlation; for a covariate of several categories, the square root of the
-    share of the variance of ranks between categories; p: two-sided p-value, not corrected; people: patients it is from.
+    Attributes
+    ----------
+    covariate : str
+        Its name.
+    correlation : float
+        Rank correlation. For a covariate of several categories, the square root of
+        the share of the variance of ranks between categories.
+    p : float
+        Two-sided p-value, not corrected.
+    people : int
+        Patients it is from.
     """
 
     covariate: str
@@ -77,8 +104,16 @@ class CovariateCorrelation(Record):
 class ShapeAlternative(Record):
     """A shape that was fitted and refused.
 
-    shape: its name; log_likelihood: mean log-likelihood of held-out patients; gain: that of the chosen shape less this
-    one; gain_se: standard error of the gain over ensemble members, where it is known.
+    Attributes
+    ----------
+    shape : str
+        Its name.
+    log_likelihood : float
+        Mean log-likelihood of held-out patients.
+    gain : float
+        That of the chosen shape less this one.
+    gain_se : float or None
+        Standard error of the gain over ensemble members, where it is known.
     """
 
     shape: str
@@ -90,10 +125,19 @@ class ShapeAlternative(Record):
 class ShapeFinding(Record):
     """The shape of the patterns, as it was decided.
 
-    chosen: straight (all regions of a pattern change together), curved (each region changes at its own severity) or
-    interacting (regions change together, and patterns change each other); log_likelihood: mean log-likelihood of
-    held-out patients under it; refused: the other shapes that were fitted; is_order_certain: whether the order in which
-    regions change is more than chance; None unless patterns are curved and straight ones were fitted.
+    Attributes
+    ----------
+    chosen : str
+        Straight (all regions of a pattern change together), curved (each region
+        changes at its own severity) or interacting (regions change together, and
+        patterns change each other).
+    log_likelihood : float or None
+        Mean log-likelihood of held-out patients under it.
+    refused : tuple of ShapeAlternative
+        The other shapes that were fitted.
+    is_order_certain : bool or None
+        Whether the order in which regions change is more than chance. None unless
+        patterns are curved and straight ones were fitted.
     """
 
     chosen: str
@@ -105,13 +149,34 @@ class ShapeFinding(Record):
 class PatternFinding(Record):
     """What is known of a pattern, or of the index of a mean difference.
 
-    name: ``r1`` to ``rM``; regions: the largest changes whose 95 % interval excludes 0, largest first, each with its
-    own sign; where there are no intervals, the largest changes; n_certain: regions whose interval excludes 0; None
-    without intervals; n_regions: R; reproducibility: rank correlation of R-indices from two halves of the people;
-    verdict: what it says; auc: probability that a patient has a higher R-index than a control; prevalence: share of
-    patients above the 95th percentile of controls, less the share that chance gives; is_cross_fitted: whether these
-    figures are of members that have not seen the person; seed_change: root mean square change of an R-index with
-    another seed; covariates: what is left of each covariate in the patients; artefact: why it looks like an artefact.
+    Attributes
+    ----------
+    name : str
+        ``r1`` to ``rM``.
+    regions : tuple of RegionChange
+        The largest changes whose 95 % interval excludes 0, largest first, each with
+        its own sign. Where there are no intervals, the largest changes.
+    n_certain : int or None
+        Regions whose interval excludes 0. None without intervals.
+    n_regions : int
+        R.
+    reproducibility : Estimate
+        Rank correlation of R-indices from two halves of the people.
+    verdict : str
+        What it says.
+    auc : Estimate or None
+        Probability that a patient has a higher R-index than a control.
+    prevalence : Estimate or None
+        Share of patients above the 95th percentile of controls, less the share that
+        chance gives.
+    is_cross_fitted : bool
+        Whether these figures are of members that have not seen the person.
+    seed_change : float or None
+        Root mean square change of an R-index with another seed.
+    covariates : tuple of CovariateCorrelation
+        What is left of each covariate in the patients.
+    artefact : str
+        Why it looks like an artefact.
     """
 
     name: str
@@ -135,18 +200,34 @@ class PatternFinding(Record):
     @property
     def structures(self) -> list[str]:
         """Structures with the largest changes, without their sides."""
-        return list(dict.fromkeys(each.structure for each in self.regions))[:MAX_NAMED_STRUCTURES]
+        return list(dict.fromkeys(each.structure for each in self.regions))[
+            :MAX_NAMED_STRUCTURES
+        ]
 
 
 class OutlyingFinding(Record):
-    """Measurements that do not fit the other regions of their participant, by group."""
+    """Measurements that do not fit the other regions of their participant, by group.
+
+    Attributes
+    ----------
+    measurements : GroupCounts
+    participants : GroupCounts
+    """
 
     measurements: GroupCounts
     participants: GroupCounts
 
 
 class CountedPeople(NamedTuple):
-    """Numbers of participants, of scans where participants have several, and of outlying measurements, by group."""
+    """Numbers of participants, of scans where participants have several, and of
+    outlying measurements, by group.
+
+    Attributes
+    ----------
+    participants : GroupCounts or None
+    scans : GroupCounts or None
+    outlying : OutlyingFinding or None
+    """
 
     participants: GroupCounts | None = None
     scans: GroupCounts | None = None
@@ -156,14 +237,45 @@ class CountedPeople(NamedTuple):
 class StudyFindings(Record):
     """What a study found: content of ``findings.json``.
 
-    finding: ``no_difference``, ``mean_difference`` or ``patterns``; n_patterns: number of R-indices, 0 without a model;
-    n_by_test: number of directions that the permutation test found; decided_by: what the number was chosen by,
-    ``asked``, ``likelihood`` or ``agreement``; method: how members were trained; participants: of each group; scans: of
-    each group, where people have several; difference: the test of any difference; level: of the tests; is_difference:
-    whether a difference was detected; shape: None for methods without shapes; agreement, agreement_between,
-    agreement_interval: of ensemble members or of halves; members_trained, members_used: numbers of ensemble members;
-    patterns: one for each R-index; outlying: None where none were found; artefacts: signs of an artefact; scale: one
-    sentence on the scale of the R-indices; doubt: why a study with patterns should not be relied on, or empty.
+    Attributes
+    ----------
+    finding : str
+        ``no_difference``, ``mean_difference`` or ``patterns``.
+    n_patterns : int
+        Number of R-indices, 0 without a model.
+    n_by_test : int
+        Number of directions that the permutation test found.
+    decided_by : str
+        What the number was chosen by, ``asked``, ``likelihood`` or ``agreement``.
+    method : str
+        How members were trained.
+    participants : GroupCounts or None
+        Of each group.
+    scans : GroupCounts or None
+        Of each group, where people have several.
+    difference : DifferenceRecord
+        The test of any difference.
+    level : float
+        Of the tests. is_difference: whether a difference was detected.
+    shape : ShapeFinding or None
+        None for methods without shapes.
+    agreement : AgreementRecord or None
+        Of ensemble members or of halves.
+    agreement_between : str
+        Of ensemble members or of halves.
+    agreement_interval : OptionalInterval
+        Of ensemble members or of halves.
+    members_trained, members_used : int
+        Numbers of ensemble members.
+    patterns : tuple of PatternFinding
+        One for each R-index.
+    outlying : OutlyingFinding or None
+        None where none were found.
+    artefacts : tuple of ArtefactRecord
+        Signs of an artefact.
+    scale : str
+        One sentence on the scale of the R-indices. Doubt: why a study with patterns
+        should not be relied on, or empty.
     """
 
     finding: str
@@ -193,19 +305,31 @@ class StudyFindings(Record):
 
     @property
     def n_reached(self) -> int:
-        """Permutations of the labels under which the groups differ as much as they do."""
+        """Permutations of the labels under which the groups differ as much
+        as they do.
+        """
         return round(self.difference.p * (self.difference.permutations + 1)) - 1
 
 
 class DirectionGroup(NamedTuple):
-    """Structures that change in one direction: ``loss`` or ``gain``, and each with the changes of its sides."""
+    """Structures that change in one direction: ``loss`` or ``gain``, and each with the
+    changes of its sides.
+
+    Attributes
+    ----------
+    direction : str
+    structures : list of tuple
+    """
 
     direction: str
     structures: list[tuple[str, list[RegionChange]]]
 
 
-def group_regions(regions: Sequence[RegionChange], most: int = MAX_NAMED_STRUCTURES) -> list[DirectionGroup]:
-    """Return the changes of the structures with the largest changes, the direction of the largest one first.
+def group_regions(
+    regions: Sequence[RegionChange], most: int = MAX_NAMED_STRUCTURES
+) -> list[DirectionGroup]:
+    """Return the changes of the structures with the largest changes, the direction of
+    the largest one first.
 
     A structure whose sides change in opposite directions is named under both.
     """
@@ -213,8 +337,13 @@ def group_regions(regions: Sequence[RegionChange], most: int = MAX_NAMED_STRUCTU
     groups: dict[str, dict[str, list[RegionChange]]] = {}
     for each in regions:
         if each.structure in named:
-            groups.setdefault(each.direction, {}).setdefault(each.structure, []).append(each)
-    return [DirectionGroup(direction, list(structures.items())) for direction, structures in groups.items()]
+            groups.setdefault(each.direction, {}).setdefault(each.structure, []).append(
+                each
+            )
+    return [
+        DirectionGroup(direction, list(structures.items()))
+        for direction, structures in groups.items()
+    ]
 
 
 def collect_findings(
@@ -244,7 +373,11 @@ def collect_findings(
     -------
     StudyFindings
     """
-    chosen, number, is_mean_difference = selection.chosen, selection.number_of_patterns, False
+    chosen, number, is_mean_difference = (
+        selection.chosen,
+        selection.number_of_patterns,
+        False,
+    )
     common: dict[str, Any] = {
         "finding": selection.finding,
         "n_by_test": number.by_test,
@@ -259,7 +392,13 @@ def collect_findings(
     shape = describe_shape(chosen.held_out)
     if artefacts and shape is not None and shape.is_order_certain:
         shape = replace(shape, is_order_certain=False)
-    decided_by = "" if is_mean_difference else "asked" if number.forced is not None else number.decided_by
+    decided_by = (
+        ""
+        if is_mean_difference
+        else "asked"
+        if number.forced is not None
+        else number.decided_by
+    )
     return StudyFindings(
         n_patterns=model.n_patterns,
         decided_by=decided_by or ("" if is_mean_difference else "agreement"),
@@ -270,25 +409,39 @@ def collect_findings(
         agreement_interval=chosen.concordance_interval,
         members_trained=chosen.members.trained,
         members_used=len(model.heads),
-        patterns=describe_patterns(model, selection.patterns, artefacts, covariates or {}),
+        patterns=describe_patterns(
+            model, selection.patterns, artefacts, covariates or {}
+        ),
         scale=describe_scale(model),
         **common,
     )
 
 
 def describe_shape(held_out: HeldOutLikelihoodRecord | None) -> ShapeFinding | None:
-    """Return the shape that a study chose, and the others; None for methods without shapes."""
+    """Return the shape that a study chose, and the others; None for methods without
+    shapes.
+    """
     if held_out is None:
         return None
-    values = {shape: value for shape in SHAPES if (value := getattr(held_out, shape)) is not None}
+    values = {
+        shape: value
+        for shape in SHAPES
+        if (value := getattr(held_out, shape)) is not None
+    }
     own, refused = values.pop(held_out.shape, None), []
     for shape, value in values.items() if own is not None else ():
-        error = held_out.curved_gain_se if {shape, held_out.shape} == {"straight", "curved"} else None
+        error = (
+            held_out.curved_gain_se
+            if {shape, held_out.shape} == {"straight", "curved"}
+            else None
+        )
         refused.append(ShapeAlternative(shape, value, own - value, error))
     is_certain = None
     if held_out.shape == "curved" and own is not None and "straight" in values:
         error = held_out.curved_gain_se
-        is_certain = error is None or own - values["straight"] >= MIN_ORDER_ERRORS * error
+        is_certain = (
+            error is None or own - values["straight"] >= MIN_ORDER_ERRORS * error
+        )
     return ShapeFinding(held_out.shape, own, tuple(refused), is_certain)
 
 
@@ -298,10 +451,17 @@ def describe_patterns(
     artefacts: Sequence[ArtefactRecord] = (),
     covariates: Mapping[str, Sequence[CovariateCorrelation]] | None = None,
 ) -> tuple[PatternFinding, ...]:
-    """Return the findings of patterns, from the record of each; empty where their evidence is not known."""
+    """Return the findings of patterns, from the record of each; empty where their
+    evidence is not known.
+    """
     regions = list_region_changes(model)
     return tuple(
-        make_pattern_finding(record, regions[record.name], artefacts, (covariates or {}).get(record.name, ()))
+        make_pattern_finding(
+            record,
+            regions[record.name],
+            artefacts,
+            (covariates or {}).get(record.name, ()),
+        )
         for record in evidence
     )
 
@@ -314,20 +474,33 @@ def make_pattern_finding(
 ) -> PatternFinding:
     """Return the finding of one pattern.
 
-    record: how well it is reproduced, and how it separates the groups; changes: of all regions at full severity, the
-    largest first. An artefact without names of patterns concerns all of them.
+    Parameters
+    ----------
+    record : PatternRecord
+        How well it is reproduced, and how it separates the groups.
+    changes : sequence of RegionChange
+        Of all regions at full severity, the largest first. An artefact without
+        names of patterns concerns all of them.
     """
     has_intervals = all(each.low is not None for each in changes)
     certain = [each for each in changes if each.is_certain]
-    signs = [each.what for each in artefacts if not each.patterns or record.name in each.patterns]
+    signs = [
+        each.what
+        for each in artefacts
+        if not each.patterns or record.name in each.patterns
+    ]
     return PatternFinding(
         name=record.name,
-        regions=tuple((certain if has_intervals else list(changes))[:MAX_LISTED_REGIONS]),
+        regions=tuple(
+            (certain if has_intervals else list(changes))[:MAX_LISTED_REGIONS]
+        ),
         n_certain=len(certain) if has_intervals else None,
         n_regions=len(changes),
         reproducibility=Estimate(record.split_half, *record.split_half_interval),
         verdict=str(Reproduction.ARTEFACT if signs else record.reproduction),
-        auc=None if record.auc is None else Estimate(record.auc, *(record.auc_interval or ())),
+        auc=None
+        if record.auc is None
+        else Estimate(record.auc, *(record.auc_interval or ())),
         prevalence=Estimate(record.carriers, *(record.carriers_interval or ())),
         is_cross_fitted=not record.in_sample,
         seed_change=record.seed_change,
@@ -337,12 +510,16 @@ def make_pattern_finding(
 
 
 def list_region_changes(model: ModelContent) -> dict[str, list[RegionChange]]:
-    """Return the change of all regions at full severity by the name of the R-index, the largest first."""
+    """Return the change of all regions at full severity by the name of the R-index, the
+    largest first.
+    """
     table = make_change_table(model, levels=(1.0,))
     labels = dict(zip(model.regions, model.regions, strict=True))
     if model.card.unit != FEATURE_UNIT:
         labels = label_regions(model.regions)
-    table = table.reindex(table["change"].abs().sort_values(ascending=False, kind="stable").index)
+    table = table.reindex(
+        table["change"].abs().sort_values(ascending=False, kind="stable").index
+    )
     return {
         name: [
             RegionChange(

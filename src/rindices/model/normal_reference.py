@@ -1,8 +1,9 @@
 """Normal variation of a reference population: correlations of regions, without people.
 
-A reference is learnt once from a table of healthy people (``rindices reference``), kept as a small file and passed on.
-It holds the correlations of the regions after adjustment for covariates and sites, and how many people and sites they
-are of. `rindices.learners.normal_variation` says what a study does with it.
+A reference is learnt once from a table of healthy people (``rindices reference``), kept
+as a small file and passed on. It holds the correlations of the regions after adjustment
+for covariates and sites, and how many people and sites they are of.
+`rindices.learners.normal_variation` says what a study does with it.
 
 Shape letters: N people, R regions, P columns of the design.
 """
@@ -24,8 +25,16 @@ from rindices.errors import ModelError, format_count, join_names, make_damage_er
 from rindices.model.file import Adjustment, Count, Name, Names, parse_metadata
 from rindices.model.records import Record
 from rindices.model.safetensors_io import read_arrays, read_metadata, write_safetensors
-from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness, resolve_adjustment
-from rindices.preprocess.residualise import build_design_matrix, derive_codings, find_head_size_columns
+from rindices.preprocess.measures import (
+    DEFAULT_ICV_FOR,
+    find_thickness,
+    resolve_adjustment,
+)
+from rindices.preprocess.residualise import (
+    build_design_matrix,
+    derive_codings,
+    find_head_size_columns,
+)
 from rindices.tables.cohort import SITE, Cohort
 from rindices.tables.layout.muse import region_name
 
@@ -38,7 +47,18 @@ _FACTS = ("regions", "people", "sites", "name", "adjust", "covariates")
 
 
 class ReferenceMetadata(Record):
-    """Metadata of a file with the correlations of a reference population, see `NormalReference`."""
+    """Metadata of a file with the correlations of a reference population, see
+    `NormalReference`.
+
+    Attributes
+    ----------
+    regions : Names
+    people : Count
+    sites : Count
+    name : str
+    adjust : Adjustment
+    covariates : list of Name
+    """
 
     regions: Names
     people: Count
@@ -48,7 +68,7 @@ class ReferenceMetadata(Record):
     covariates: list[Name]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class NormalReference:
     """Correlations of regions in a reference population of healthy people.
 
@@ -82,22 +102,31 @@ class NormalReference:
     covariates: tuple[str, ...] = ()
 
     @classmethod
-    def fit(cls, cohort: Cohort, name: str = "", adjust: str | None = None, icv_for: str = DEFAULT_ICV_FOR) -> Self:
+    def fit(
+        cls,
+        cohort: Cohort,
+        name: str = "",
+        adjust: str | None = None,
+        icv_for: str = DEFAULT_ICV_FOR,
+    ) -> Self:
         """Learn the correlations of healthy people.
 
         Parameters
         ----------
         cohort : Cohort
-            Its controls; everyone, if it has no groups. If it has sites, their means are removed.
+            Its controls are used, or everyone if it has no groups. If it has sites,
+            their means are removed.
         name : str
+            Name of the reference, for model files and reports.
         adjust : {'log', 'linear', 'none'}, optional
-            Scale of the adjustment; by default as in `rindices.Preprocessing.fit`.
+            Scale of the adjustment. By default, as in `rindices.Preprocessing.fit`.
         icv_for : {'volume', 'all'}
             Regions that are adjusted for head size, as in `rindices.Preprocessing.fit`.
 
         Returns
         -------
         NormalReference
+            The reference.
 
         Raises
         ------
@@ -106,10 +135,14 @@ class NormalReference:
         """
         healthy = cohort.take(cohort.is_control) if cohort.n_controls else cohort
         adjust = resolve_adjustment(healthy, adjust)
-        covariates = healthy.covariates.iloc[:, :0] if adjust == "none" else healthy.covariates
+        covariates = (
+            healthy.covariates.iloc[:, :0] if adjust == "none" else healthy.covariates
+        )
         codings = derive_codings(covariates, adjust == "log")
         design = build_design_matrix(codings, covariates)
-        sites = pd.factorize(healthy.people[SITE])[0] if SITE in healthy.people else np.zeros(len(healthy), dtype=int)
+        sites = np.zeros(len(healthy), dtype=int)
+        if SITE in healthy.people:
+            sites = pd.factorize(healthy.people[SITE])[0]
         n_sites = int(sites.max(initial=0)) + 1
         n_free = len(healthy) - n_sites - design.shape[1]
         if n_free < _MIN_PEOPLE:
@@ -122,19 +155,40 @@ class NormalReference:
         thickness = find_thickness(healthy, icv_for)
         if thickness is not None:
             others = ~find_head_size_columns(codings)
-            residuals[:, thickness] = _remove_effects(volumes[:, thickness], design[:, others], sites)
+            residuals[:, thickness] = _remove_effects(
+                volumes[:, thickness], design[:, others], sites
+            )
         spread = residuals.std(axis=0)
-        constant = [region for region, sd in zip(healthy.regions, spread, strict=True) if sd <= 1e-12]
-        if constant:
-            raise ModelError(f"constant in the reference: {join_names(constant)}. Leave these regions out (--exclude).")
+        _refuse_constant_regions(healthy.regions, spread)
         residuals /= spread
         correlation = residuals.T @ residuals / len(residuals)
-        return cls(healthy.regions, correlation, len(healthy), n_sites, name, adjust, tuple(covariates.columns))
+        return cls(
+            regions=healthy.regions,
+            correlation=correlation,
+            people=len(healthy),
+            sites=n_sites,
+            name=name,
+            adjust=adjust,
+            covariates=tuple(covariates.columns),
+        )
 
     def select(self, regions: Sequence[str]) -> FloatArray:
-        """Return the correlations (K, K) of some regions, in their order.
+        """Return the correlations of some regions, in their order.
 
-        Raises ModelError: if the reference lacks a region.
+        Parameters
+        ----------
+        regions : sequence of str
+            Names of K regions.
+
+        Returns
+        -------
+        ndarray of shape (K, K)
+            Their correlations.
+
+        Raises
+        ------
+        ModelError
+            If the reference lacks a region.
         """
         position = {region: index for index, region in enumerate(self.regions)}
         missing = [region for region in regions if region not in position]
@@ -148,49 +202,100 @@ class NormalReference:
     @property
     def digest(self) -> str:
         """Short digest of the correlations and their regions."""
-        content = "\n".join(self.regions).encode() + np.ascontiguousarray(self.correlation).tobytes()
+        content = (
+            "\n".join(self.regions).encode()
+            + np.ascontiguousarray(self.correlation).tobytes()
+        )
         return sha256(content).hexdigest()[:16]
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the reference to one ``.safetensors`` file."""
+        """Write the reference to one ``.safetensors`` file.
+
+        Parameters
+        ----------
+        path : path
+            The file to write.
+        """
         facts = {each: getattr(self, each) for each in _FACTS}
         metadata = {"kind": "reference", "schema": _SCHEMA, **facts}
-        write_safetensors(Path(path), {"correlation.covariance": self.correlation}, metadata)
+        write_safetensors(
+            Path(path), {"correlation.covariance": self.correlation}, metadata
+        )
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a reference that `save` wrote; a damaged file is an error that names the fault."""
+        """Read a reference that `save` wrote; a damaged file is an error that names the
+        fault.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Returns
+        -------
+        NormalReference
+            The reference.
+        """
         path = Path(path)
         content = read_metadata(path)
         if content.get("kind") != "reference":
-            raise ModelError(f"{path.name} is a model, not a reference: make one with rindices reference.")
+            raise ModelError(
+                f"{path.name} is a model, not a reference: make one with rindices reference."
+            )
         metadata = parse_metadata(path, content, ReferenceMetadata)
         number = len(metadata.regions)
         arrays = read_arrays(path, {"correlation.covariance": (number, number)})
         correlation = np.asarray(arrays["correlation.covariance"], dtype=float)
         if not np.allclose(np.diag(correlation), 1.0, atol=1e-6):
-            raise make_damage_error(path.name, "the diagonal of its correlations is not 1")
+            raise make_damage_error(
+                path.name, "the diagonal of its correlations is not 1"
+            )
         facts = {each: getattr(metadata, each) for each in _FACTS}
-        facts |= {"regions": tuple(metadata.regions), "covariates": tuple(metadata.covariates)}
+        facts |= {
+            "regions": tuple(metadata.regions),
+            "covariates": tuple(metadata.covariates),
+        }
         return cls(correlation=correlation, **facts)
 
 
-def _remove_effects(values: FloatArray, design: FloatArray, sites: IntArray) -> FloatArray:
-    """Return values (N, R) without the means of sites (N,) and the linear effects of a design (N, P)."""
+def _refuse_constant_regions(regions: Sequence[str], spread: FloatArray) -> None:
+    """Refuse regions that do not vary among people."""
+    pairs = zip(regions, spread, strict=True)
+    constant = [region for region, sd in pairs if sd <= 1e-12]
+    if constant:
+        raise ModelError(
+            f"constant in the reference: {join_names(constant)}. Leave these regions out (--exclude)."
+        )
+
+
+def _remove_effects(
+    values: FloatArray, design: FloatArray, sites: IntArray
+) -> FloatArray:
+    """Return values (N, R) without the means of sites (N,) and the linear effects of a
+    design (N, P).
+    """
     columns, sizes = np.column_stack([values, design]), np.bincount(sites)
     sums = np.zeros((len(sizes), columns.shape[1]))
     np.add.at(sums, sites, columns)
-    values, design = np.split(columns - (sums / sizes[:, None])[sites], [values.shape[1]], axis=1)
+    values, design = np.split(
+        columns - (sums / sizes[:, None])[sites], [values.shape[1]], axis=1
+    )
     return np.asarray(values - design @ np.linalg.lstsq(design, values, rcond=None)[0])
 
 
 @cache
 def load_muse_figures() -> dict[str, FloatArray]:
-    """Return the summary figures of healthy people with MUSE regions that come with the package.
+    """Return the summary figures of healthy people with MUSE regions that come with the
+    package.
 
-    Returns ``codes`` (R,), ``coefficients`` (4, R), ``sd`` (R,), ``correlation`` (R, R), ``age``, ``male``, ``icv``.
+    Returns ``codes`` (R,), ``coefficients`` (4, R), ``sd`` (R,), ``correlation`` (R,
+    R), ``age``, ``male``, ``icv``.
     """
-    with as_file(files("rindices.model") / "data" / "reference_muse.npz") as path, np.load(path) as stored:
+    with (
+        as_file(files("rindices.model") / "data" / "reference_muse.npz") as path,
+        np.load(path) as stored,
+    ):
         values = {name: stored[name] for name in stored.files}
     number = len(values["codes"])
     lower = np.zeros((number, number))
@@ -203,9 +308,23 @@ def load_muse_reference() -> NormalReference:
     figures = load_muse_figures()
     regions = tuple(region_name(int(code)) for code in figures["codes"])
     covariates = ("age", "sex", "icv")
-    return NormalReference(regions, figures["correlation"], _MUSE_PEOPLE, 1, MUSE_REFERENCE, "log", covariates)
+    return NormalReference(
+        regions=regions,
+        correlation=figures["correlation"],
+        people=_MUSE_PEOPLE,
+        sites=1,
+        name=MUSE_REFERENCE,
+        adjust="log",
+        covariates=covariates,
+    )
 
 
 def load_reference_file(source: str | PathLike[str]) -> NormalReference:
-    """Return the reference of a file that `NormalReference.save` wrote, or the one of the package for ``muse``."""
-    return load_muse_reference() if str(source) == MUSE_REFERENCE else NormalReference.load(source)
+    """Return the reference of a file that `NormalReference.save` wrote, or the one of
+    the package for ``muse``.
+    """
+    return (
+        load_muse_reference()
+        if str(source) == MUSE_REFERENCE
+        else NormalReference.load(source)
+    )

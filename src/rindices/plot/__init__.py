@@ -1,24 +1,58 @@
-"""Figures on matplotlib: ``ax=`` in, axes out.
+"""Figures on matplotlib: a study and ``ax=`` in, axes out.
 
-Each function takes numbers that an estimator or a results folder holds, draws on ``ax`` or on a new figure, and returns
-the axes, so that a user can go on drawing. No function shows single participants.
+The first argument of each function is a study: a fitted model, or the folder that
+``rindices fit --out`` has written. Each draws on ``ax`` or on a new figure as wide as a
+column of a journal (85 mm), and returns the axes, so that a user can go on drawing.
+Single people are drawn only where ``people=True`` asks for them.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rindices.plot.evidence import associations, number, reproducibility
+    from rindices.plot.follow_up import change, outcome, replication, visits
     from rindices.plot.gan import agreement, synthetic, training, transformation
+    from rindices.plot.maps import patterns
+    from rindices.plot.people import pairs, scatter, severities, site_effects
+    from rindices.plot.regions import course, forest, region_heatmap
 
-_HOMES = dict.fromkeys(("agreement", "synthetic", "training", "transformation"), "rindices.plot.gan")
+_HOMES = {
+    **dict.fromkeys(("agreement", "synthetic", "training", "transformation"), "gan"),
+    **dict.fromkeys(("associations", "number", "reproducibility"), "evidence"),
+    **dict.fromkeys(("change", "outcome", "replication", "visits"), "follow_up"),
+    "patterns": "maps",
+    **dict.fromkeys(("course", "forest", "region_heatmap"), "regions"),
+    **dict.fromkeys(("pairs", "scatter", "severities", "site_effects"), "people"),
+}
 
-__all__ = ["agreement", "synthetic", "training", "transformation"]
+__all__ = [
+    "agreement",
+    "associations",
+    "change",
+    "course",
+    "forest",
+    "number",
+    "outcome",
+    "pairs",
+    "patterns",
+    "region_heatmap",
+    "replication",
+    "reproducibility",
+    "scatter",
+    "severities",
+    "site_effects",
+    "synthetic",
+    "training",
+    "transformation",
+    "visits",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'rindices.plot' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(f"rindices.plot.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

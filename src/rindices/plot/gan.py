@@ -1,4 +1,5 @@
-"""Figures of a Surreal-GAN: its training, its synthetic patients, its transformation f, and its choice by agreement.
+"""Figures of a Surreal-GAN: its training, its synthetic patients, its transformation f,
+and its choice by agreement.
 
 Shape letters: N participants, R regions, M patterns, L severities.
 """
@@ -12,6 +13,8 @@ from matplotlib.axes import Axes
 
 from rindices._typing import FloatArray
 from rindices.errors import InputError
+from rindices.plot.source import Study, StudySource
+from rindices.plot.style import open_panels
 
 LOSSES = {
     "discrimination": "D against f",
@@ -24,18 +27,32 @@ LOSSES = {
     "near_zero": "no change near zero",
 }
 """Columns of a history, and the names of the losses in figures."""
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d1f", "#7f7f7f")
+_COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#8c6d1f",
+    "#7f7f7f",
+)
 """Readable on white and on black, and for colour-blind readers."""
-_CURVE_WIDTH = 1.4
+_LINES = ("-", "--", "-.", ":")
 
 
-def training(history: pd.DataFrame, losses: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+def training(
+    study: Study | pd.DataFrame,
+    losses: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw the losses of a training by step: the mean of the members, and their range.
 
     Parameters
     ----------
-    history : DataFrame
-        ``SurrealGAN.history_`` or ``training.tsv`` of a study: ``member``, ``step`` and a column for each loss.
+    study : FittedModel or path or DataFrame
+        A study with Surreal-GAN, or ``SurrealGAN.history_``: ``member``, ``step`` and a
+        column for each loss.
     losses : sequence of str, optional
         Columns to draw. Default: all.
     ax : Axes, optional
@@ -46,26 +63,61 @@ def training(history: pd.DataFrame, losses: Sequence[str] | None = None, ax: Axe
     Axes
         With a logarithmic y axis.
     """
-    ax = ax or _make_axes(5.0, 3.2)
-    chosen = [name for name in LOSSES if name in history] if losses is None else list(losses)
-    for name, colour in zip(chosen, _COLOURS, strict=False):
-        by_step = history.groupby("step")[name]
-        mean = by_step.mean()
-        ax.plot(mean.index, mean, color=colour, lw=_CURVE_WIDTH, label=LOSSES.get(name, name))
-        ax.fill_between(mean.index, by_step.min(), by_step.max(), color=colour, alpha=0.15, lw=0)
-    ax.set(xlabel="step", ylabel="loss (mean and range of the members)", yscale="log")
-    ax.legend(fontsize="small", ncols=2, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
+    history = (
+        study
+        if isinstance(study, pd.DataFrame)
+        else StudySource.of(study).get(
+            "history",
+            "training of networks",
+            "fit it with method surreal-gan, and give its folder",
+        )
+    )
+    chosen = (
+        [name for name in LOSSES if name in history] if losses is None else list(losses)
+    )
+    with open_panels(ax, 1, 62.0) as (ax,):
+        for k, name in enumerate(chosen):
+            colour = _COLOURS[k % len(_COLOURS)]
+            by_step = history.groupby("step")[name]
+            mean = by_step.mean()
+            ax.plot(
+                mean.index,
+                mean,
+                color=colour,
+                lw=1.2,
+                ls=_LINES[k % len(_LINES)],
+                label=LOSSES.get(name, name),
+            )
+            ax.fill_between(
+                mean.index, by_step.min(), by_step.max(), color=colour, alpha=0.15, lw=0
+            )
+        ax.set(
+            xlabel="step", ylabel="loss (mean and range of the members)", yscale="log"
+        )
+        ax.legend(
+            fontsize="small",
+            ncols=2,
+            frameon=False,
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+        )
     return ax
 
 
-def synthetic(real: FloatArray, generated: FloatArray, statistic: str = "mean", ax: Axes | None = None) -> Axes:
-    """Draw a moment of each region in synthetic patients against the same moment in real ones.
+def synthetic(
+    real: FloatArray,
+    generated: FloatArray,
+    statistic: str = "mean",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a moment of each region in synthetic patients against the same moment in
+    real ones.
 
     Parameters
     ----------
     real : ndarray of shape (R,)
-        Mean or standard deviation of each region in real patients, in standard deviations of controls: ``mean_real``
-        or ``sd_real`` of ``synthetic.tsv``.
+        Mean or standard deviation of each region in real patients, in standard
+        deviations of controls: ``mean_real`` or ``sd_real`` of ``synthetic.tsv``.
     generated : ndarray of shape (R,)
         The same of synthetic patients: ``mean_synthetic`` or ``sd_synthetic``.
     statistic : {"mean", "sd"}
@@ -80,16 +132,26 @@ def synthetic(real: FloatArray, generated: FloatArray, statistic: str = "mean", 
     """
     if statistic not in ("mean", "sd"):
         raise InputError(f"statistic is {statistic!r}; give 'mean' or 'sd'.")
-    ax = ax or _make_axes(3.2, 3.2)
-    x, y = np.asarray(real), np.asarray(generated)
-    if x.ndim != 1 or x.shape != y.shape:
-        cure = f"give one {statistic} for each region, such as real.{'mean' if statistic == 'mean' else 'std'}(axis=0)"
-        raise InputError(f"real and generated have shapes {x.shape} and {y.shape}: {cure}.")
-    ends = min(x.min(), y.min()), max(x.max(), y.max())
-    ax.axline((ends[0], ends[0]), (ends[1], ends[1]), color=rcParams["axes.edgecolor"], lw=0.8)
-    ax.plot(x, y, "o", color=_COLOURS[0], ms=3.5, alpha=0.7, mew=0)
-    noun = "mean" if statistic == "mean" else "standard deviation"
-    ax.set(xlabel=f"{noun} of real patients (control sd)", ylabel=f"{noun} of synthetic patients (control sd)")
+    with open_panels(ax, 1, 80.0) as (ax,):
+        x, y = np.asarray(real), np.asarray(generated)
+        if x.ndim != 1 or x.shape != y.shape:
+            cure = f"give one {statistic} for each region, such as real.{'mean' if statistic == 'mean' else 'std'}(axis=0)"
+            raise InputError(
+                f"real and generated have shapes {x.shape} and {y.shape}: {cure}."
+            )
+        ends = min(x.min(), y.min()), max(x.max(), y.max())
+        ax.axline(
+            (ends[0], ends[0]),
+            (ends[1], ends[1]),
+            color=rcParams["axes.edgecolor"],
+            lw=0.8,
+        )
+        ax.plot(x, y, "o", color=_COLOURS[0], ms=3.5, alpha=0.7, mew=0)
+        noun = "mean" if statistic == "mean" else "standard deviation"
+        ax.set(
+            xlabel=f"{noun} of real patients (control sd)",
+            ylabel=f"{noun} of synthetic patients (control sd)",
+        )
     return ax
 
 
@@ -100,12 +162,14 @@ def transformation(
     n_regions: int = 10,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw f: the mean change of controls under one pattern at some severities, for the regions that change most.
+    """Draw f: the mean change of controls under one pattern at some severities, for the
+    regions that change most.
 
     Parameters
     ----------
     changes : ndarray of shape (L, R)
-        Mean of f(x, z) - x over controls, in control standard deviations, at each severity.
+        Mean of f(x, z) - x over controls, in control standard deviations, at each
+        severity.
     regions : sequence of str
         Names of the R regions.
     severities : sequence of float
@@ -118,58 +182,95 @@ def transformation(
     Returns
     -------
     Axes
-        One row for each region, one marker for each severity, the darkest at the largest.
+        One row for each region, one marker for each severity, the darkest at the
+        largest.
     """
     changes = np.asarray(changes)
     chosen = np.argsort(-np.abs(changes[-1]), kind="stable")[:n_regions]
-    ax = ax or _make_axes(5.0, 0.7 + 0.24 * len(chosen))
-    rows = np.arange(len(chosen))
-    ax.hlines(rows, 0, changes[-1, chosen], color=rcParams["grid.color"], lw=1)
-    for severity, change in zip(severities, changes, strict=True):
-        shade = 0.25 + 0.75 * float(severity) / max(severities)
-        ax.plot(change[chosen], rows, "o", color=_COLOURS[0], alpha=shade, ms=5, mew=0, label=f"z = {severity:.2g}")
-    ax.axvline(0, color=rcParams["axes.edgecolor"], lw=0.8)
-    ax.set_yticks(rows, [regions[index] for index in chosen])
-    ax.invert_yaxis()
-    ax.set_xlabel("change of controls under f (control sd)")
-    ax.legend(fontsize="small", ncols=3, frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
+    with open_panels(ax, 1, 16.0 + 4.0 * len(chosen)) as (ax,):
+        rows = np.arange(len(chosen))
+        ax.hlines(rows, 0, changes[-1, chosen], color=rcParams["grid.color"], lw=1)
+        for severity, change in zip(severities, changes, strict=True):
+            shade = 0.25 + 0.75 * float(severity) / max(severities)
+            ax.plot(
+                change[chosen],
+                rows,
+                "o",
+                color=_COLOURS[0],
+                alpha=shade,
+                ms=5,
+                mew=0,
+                label=f"z = {severity:.2g}",
+            )
+        ax.axvline(0, color=rcParams["axes.edgecolor"], lw=0.8)
+        ax.set_yticks(rows, [regions[index] for index in chosen])
+        ax.invert_yaxis()
+        ax.set_xlabel("change of controls under f (control sd)")
+        ax.legend(
+            fontsize="small",
+            ncols=3,
+            frameon=False,
+            loc="lower right",
+            bbox_to_anchor=(1, 1),
+        )
     return ax
 
 
 def agreement(grid: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draw the agreement of the members by number of patterns and weight lambda, as Figure 2 of the paper does.
+    """Draw the agreement of the members by number of patterns and weight lambda, as
+    Figure 2 of the paper does.
 
     Parameters
     ----------
     grid : DataFrame
-        ``n_patterns``, ``orthogonality`` (lambda) and ``agreement``, with optional ``low`` and ``high``, and
-        ``chosen``, true for one setting.
+        ``n_patterns``, ``orthogonality`` (lambda) and ``agreement``, with optional
+        ``low`` and ``high``, and ``chosen``, true for one setting.
     ax : Axes, optional
         Where to draw. Default: a new figure.
 
     Returns
     -------
     Axes
-        One line for each number of patterns; a ring at the chosen setting, or at the best one.
+        One line for each number of patterns; a ring at the chosen setting, or at the
+        best one.
     """
-    ax = ax or _make_axes(4.2, 3.0)
-    for (number, rows), colour in zip(grid.groupby("n_patterns"), _COLOURS, strict=False):
-        rows = rows.sort_values("orthogonality")
-        noun = "pattern" if number == 1 else "patterns"
-        ax.plot(rows["orthogonality"], rows["agreement"], "o-", color=colour, ms=4, label=f"{number} {noun}")
-        if {"low", "high"} <= set(rows):
-            ax.fill_between(rows["orthogonality"], rows["low"], rows["high"], color=colour, alpha=0.12, lw=0)
-    best = grid.loc[(grid["chosen"] if "chosen" in grid else grid["agreement"]).idxmax()]
-    ax.plot(best["orthogonality"], best["agreement"], "o", mfc="none", mec=rcParams["text.color"], ms=11)
-    ax.set(xlabel="weight of the orthogonality loss (lambda)", ylabel="agreement of the members (c-index)")
-    ax.legend(fontsize="small", frameon=False)
-    return ax
-
-
-def _make_axes(width: float, height: float) -> Axes:
-    """Return the axes of a new figure of so many inches."""
-    from matplotlib import pyplot as plt
-
-    ax = plt.subplots(figsize=(width, height), layout="constrained")[1]
-    assert isinstance(ax, Axes)
+    with open_panels(ax, 1, 60.0) as (ax,):
+        for (number, rows), colour in zip(
+            grid.groupby("n_patterns"), _COLOURS, strict=False
+        ):
+            rows = rows.sort_values("orthogonality")
+            noun = "pattern" if number == 1 else "patterns"
+            ax.plot(
+                rows["orthogonality"],
+                rows["agreement"],
+                "o-",
+                color=colour,
+                ms=4,
+                label=f"{number} {noun}",
+            )
+            if {"low", "high"} <= set(rows):
+                ax.fill_between(
+                    rows["orthogonality"],
+                    rows["low"],
+                    rows["high"],
+                    color=colour,
+                    alpha=0.12,
+                    lw=0,
+                )
+        best = grid.loc[
+            (grid["chosen"] if "chosen" in grid else grid["agreement"]).idxmax()
+        ]
+        ax.plot(
+            best["orthogonality"],
+            best["agreement"],
+            "o",
+            mfc="none",
+            mec=rcParams["text.color"],
+            ms=11,
+        )
+        ax.set(
+            xlabel="weight of the orthogonality loss (lambda)",
+            ylabel="agreement of the members (c-index)",
+        )
+        ax.legend(fontsize="small", frameon=False)
     return ax

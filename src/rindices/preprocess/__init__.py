@@ -1,1 +1,3 @@
-"""Harmonise sites, adjust for covariates and standardise; estimated once, applied alike to all people."""
+"""Harmonise sites, adjust for covariates and standardise; estimated once, applied alike
+to all people.
+"""

@@ -1,9 +1,10 @@
 """Missing cells and covariates while the preprocessing is estimated.
 
-A missing covariate is what the other covariates of a person predict, by the controls who have all of them. Each region
-is estimated from the people in whom it was measured: filling cells with the predictions of a regression on the measured
-people leaves the coefficients of that regression as they are, so the estimators of complete tables can be used. Shape
-letters: N people, R regions, P columns of the design.
+A missing covariate is what the other covariates of a person predict, by the controls
+who have all of them. Each region is estimated from the people in whom it was measured:
+filling cells with the predictions of a regression on the measured people leaves the
+coefficients of that regression as they are, so the estimators of complete tables can be
+used. Shape letters: N people, R regions, P columns of the design.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,14 @@ from rindices.errors import PreprocessingError, join_names
 
 
 class DesignMoments(NamedTuple):
-    """Mean (P,) and covariance (P, P) of the design in controls; a covariance of None predicts the mean."""
+    """Mean (P,) and covariance (P, P) of the design in controls; a covariance of None
+    predicts the mean.
+
+    Attributes
+    ----------
+    mean : ndarray
+    covariance : ndarray or None
+    """
 
     mean: FloatArray
     covariance: FloatArray | None
@@ -25,22 +33,30 @@ class DesignMoments(NamedTuple):
 def estimate_design_moments(design: FloatArray) -> DesignMoments:
     """Estimate mean and covariance from the controls (N, P) who have all covariates.
 
-    Raises PreprocessingError: if covariates are missing and too few controls have all of them.
+    Raises
+    ------
+    PreprocessingError
+        If covariates are missing and too few controls have all of them.
     """
     is_complete = ~np.isnan(design).any(axis=1)
     least = design.shape[1] + 2
     if not is_complete.all() and is_complete.sum() < least:
         what = f"covariates cannot be imputed: {is_complete.sum()} controls have all of them, and {least} are needed"
-        raise PreprocessingError(f"{what}. Leave out the covariate that is missing most.")
+        raise PreprocessingError(
+            f"{what}. Leave out the covariate that is missing most."
+        )
     complete = design[is_complete]
     mean = complete.mean(axis=0)
     deviations = complete - mean
     has_columns = design.shape[1] > 0
-    return DesignMoments(mean, deviations.T @ deviations / max(len(complete), 1) if has_columns else None)
+    return DesignMoments(
+        mean, deviations.T @ deviations / max(len(complete), 1) if has_columns else None
+    )
 
 
 def fill_design(design: FloatArray, moments: DesignMoments) -> FloatArray:
-    """Fill missing cells (N, P) with their conditional mean given a person's other columns.
+    """Fill missing cells (N, P) with their conditional mean given a person's other
+    columns.
 
     A person's values depend on the moments alone, not on other people.
 
@@ -55,17 +71,41 @@ def fill_design(design: FloatArray, moments: DesignMoments) -> FloatArray:
         return filled
     for mask in np.unique(is_missing[is_missing.any(axis=1)], axis=0):
         rows = (is_missing == mask).all(axis=1)
-        slopes = np.linalg.pinv(covariance[np.ix_(~mask, ~mask)], hermitian=True) @ covariance[np.ix_(~mask, mask)]
+        slopes = (
+            np.linalg.pinv(covariance[np.ix_(~mask, ~mask)], hermitian=True)
+            @ covariance[np.ix_(~mask, mask)]
+        )
         # einsum keeps the sum of each person independent of how many people there are
-        filled[np.ix_(rows, mask)] += np.einsum("nk,km->nm", design[np.ix_(rows, ~mask)] - mean[~mask], slopes)
+        filled[np.ix_(rows, mask)] += np.einsum(
+            "nk,km->nm", design[np.ix_(rows, ~mask)] - mean[~mask], slopes
+        )
     return filled
 
 
-def fill_by_regression(volumes: FloatArray, design: FloatArray, regions: Sequence[str] = ()) -> FloatArray:
-    """Fill missing cells with what a linear model of the people in whom the region was measured predicts.
+def fill_by_regression(
+    volumes: FloatArray, design: FloatArray, regions: Sequence[str] = ()
+) -> FloatArray:
+    """Fill missing cells with what a linear model of the people in whom the region was
+    measured predicts.
 
-    volumes (N, R): missing cells are NaN; design (N, P): without a constant; regions: (R,) names for messages. Returns
-    (N, R), the same array if nothing is missing. Raises PreprocessingError: if a region was measured in too few people.
+    Parameters
+    ----------
+    volumes : ndarray of shape (N, R)
+        Missing cells are NaN.
+    design : ndarray of shape (N, P)
+        Without a constant.
+    regions : sequence of str
+        (R,) names for messages.
+
+    Returns
+    -------
+    ndarray of shape (N, R)
+        , the same array if nothing is missing.
+
+    Raises
+    ------
+    PreprocessingError
+        If a region was measured in too few people.
     """
     is_missing = np.isnan(volumes)
     if not is_missing.any():
@@ -84,19 +124,34 @@ def fill_by_regression(volumes: FloatArray, design: FloatArray, regions: Sequenc
         if not mask.any():
             continue
         alike = np.flatnonzero(labels.ravel() == label)
-        coefficients = np.linalg.lstsq(columns[~mask], volumes[np.ix_(~mask, alike)], rcond=None)[0]
+        coefficients = np.linalg.lstsq(
+            columns[~mask], volumes[np.ix_(~mask, alike)], rcond=None
+        )[0]
         filled[np.ix_(mask, alike)] = columns[mask] @ coefficients
     return filled
 
 
-def fill_within_sites(volumes: FloatArray, design: FloatArray, sites: Sequence[str]) -> FloatArray:
-    """Fill missing cells so that mean and standard deviation of each region at each site stay as they were measured.
+def fill_within_sites(
+    volumes: FloatArray, design: FloatArray, sites: Sequence[str]
+) -> FloatArray:
+    """Fill missing cells so that mean and standard deviation of each region at each
+    site stay as they were measured.
 
-    Cells are the predictions of the covariates and the site, plus residuals of the people of the same site in whom the
-    region was measured, centred and on their scale.
+    Cells are the predictions of the covariates and the site, plus residuals of the
+    people of the same site in whom the region was measured, centred and on their scale.
 
-    volumes (N, R): missing cells are NaN; design (N, P); sites: (N,) site of each person. Returns (N, R), the same
-    array if nothing is missing.
+    Parameters
+    ----------
+    volumes : ndarray of shape (N, R)
+        Missing cells are NaN.
+    design : ndarray of shape (N, P)
+    sites : sequence of str
+        (N,) site of each person.
+
+    Returns
+    -------
+    ndarray of shape (N, R)
+        , the same array if nothing is missing.
     """
     is_missing = np.isnan(volumes)
     if not is_missing.any():
@@ -116,7 +171,9 @@ def fill_within_sites(volumes: FloatArray, design: FloatArray, sites: Sequence[s
 
 
 def _draw_alike(residuals: FloatArray, n: int) -> FloatArray:
-    """Return n of the residuals (N,), repeated if they are fewer, with mean 0 and their standard deviation."""
+    """Return n of the residuals (N,), repeated if they are fewer, with mean 0 and their
+    standard deviation.
+    """
     if len(residuals) < 2 or n < 2:
         return np.zeros(n)
     drawn = np.resize(residuals, n)

@@ -1,6 +1,8 @@
-"""Prepare volumes for the learners, in the same way for training people and for new people.
+"""Prepare volumes for the learners, in the same way for training people and for new
+people.
 
-Shape letters: N people, B people of a block, R regions, C covariates, P columns of the design.
+Shape letters: N people, B people of a block, R regions, C covariates, P columns of the
+design.
 """
 
 from collections import Counter, defaultdict
@@ -13,23 +15,49 @@ import pandas as pd
 
 from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks
-from rindices.errors import Findings, PreprocessingError, Problem, ProblemCode, Severity, format_count, join_names
+from rindices.errors import (
+    Findings,
+    PreprocessingError,
+    Problem,
+    ProblemCode,
+    Severity,
+    format_count,
+    join_names,
+)
 from rindices.preprocess import residualise
-from rindices.preprocess.harmonise import MIN_SITE_CONTROLS, Harmoniser, resolve_harmonise_mode
-from rindices.preprocess.measures import DEFAULT_ICV_FOR, find_thickness, resolve_adjustment
+from rindices.preprocess.harmonise import (
+    MIN_SITE_CONTROLS,
+    Harmoniser,
+    resolve_harmonise_mode,
+)
+from rindices.preprocess.measures import (
+    DEFAULT_ICV_FOR,
+    find_thickness,
+    resolve_adjustment,
+)
 from rindices.preprocess.missing import fill_by_regression, fill_within_sites
 from rindices.preprocess.residualise import CovariateCoding, Residualiser
 from rindices.preprocess.standardise import CONTROL_SD, Standardiser
 from rindices.tables.cohort import ID, SITE, Cohort
 
 
-def _fit_harmoniser(cohort: Cohort, mode: str, codings: tuple[CovariateCoding, ...]) -> Harmoniser:
-    """Estimate the effects of sites on scaled volumes from controls or, with the mode ``all``, from everyone.
+def _fit_harmoniser(
+    cohort: Cohort, mode: str, codings: tuple[CovariateCoding, ...]
+) -> Harmoniser:
+    """Estimate the effects of sites on scaled volumes from controls or, with the mode
+    ``all``, from everyone.
 
-    Raises PreprocessingError: if a site has nobody to estimate its effect from.
+    Raises
+    ------
+    PreprocessingError
+        If a site has nobody to estimate its effect from.
     """
     controls = cohort.take(cohort.is_control)
-    sample = controls if mode == "controls" else cohort.take(cohort.is_control | cohort.is_patient)
+    sample = (
+        controls
+        if mode == "controls"
+        else cohort.take(cohort.is_control | cohort.is_patient)
+    )
     all_sites, sites = Counter(get_sites(cohort)), get_sites(sample)
     without_controls = set(all_sites) - set(sites)
     if without_controls:
@@ -40,7 +68,9 @@ def _fit_harmoniser(cohort: Cohort, mode: str, codings: tuple[CovariateCoding, .
             f"({format_count(n_people, 'person', 'people')}): leave sites with fewer than two out "
             f"(--leave-out-site {','.join(small)}), or estimate site effects from everyone (--harmonise all)."
         )
-    design = residualise.build_complete_design(codings, controls.covariates, sample.covariates)
+    design = residualise.build_complete_design(
+        codings, controls.covariates, sample.covariates
+    )
     patient = None if mode == "controls" else sample.is_patient
     preserved = design if patient is None else np.column_stack([design, patient])
     volumes = fill_within_sites(sample.volumes.to_numpy(dtype=float), preserved, sites)
@@ -48,12 +78,20 @@ def _fit_harmoniser(cohort: Cohort, mode: str, codings: tuple[CovariateCoding, .
 
 
 def _fit_residualiser(
-    volumes: FloatArray, controls: Cohort, codings: tuple[CovariateCoding, ...], thickness: BoolArray | None
+    volumes: FloatArray,
+    controls: Cohort,
+    codings: tuple[CovariateCoding, ...],
+    thickness: BoolArray | None,
 ) -> Residualiser:
-    """Estimate the effects of covariates from the controls in whom each region was measured.
+    """Estimate the effects of covariates from the controls in whom each region was
+    measured.
 
-    volumes (N, R): of controls, on the scale on which they are adjusted, without site effects; thickness (R,): regions
-    that are not adjusted for head size.
+    Parameters
+    ----------
+    volumes : ndarray of shape (N, R)
+        Of controls, on the scale on which they are adjusted, without site effects.
+    thickness : ndarray of shape (R,) or None
+        Regions that are not adjusted for head size.
     """
     covariates = controls.covariates
     design = residualise.build_complete_design(codings, covariates, covariates)
@@ -61,7 +99,9 @@ def _fit_residualiser(
     if thickness is not None and filled is not volumes:
         filled = filled.copy()
         others = ~residualise.find_head_size_columns(codings)
-        filled[:, thickness] = fill_by_regression(volumes[:, thickness], design[:, others])
+        filled[:, thickness] = fill_by_regression(
+            volumes[:, thickness], design[:, others]
+        )
     return Residualiser.fit(filled, covariates, thickness=thickness, codings=codings)
 
 
@@ -70,14 +110,15 @@ def get_sites(cohort: Cohort) -> list[str]:
     return [str(site) for site in cohort.people[SITE]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Preprocessing:
     """Harmonise sites, adjust for covariates and standardise to controls.
 
-    The steps run in this order: the logarithm (with ``adjust='log'``), ComBat (optional), a linear model of the
-    covariates, and scaling to the mean and standard deviation of controls. All are estimated on controls, unless sites
-    are harmonised with ``'all'``. Disease takes a share of a region, so on the log scale its effect adds to those of
-    age, sex and head size (allometric adjustment).
+    The steps run in this order: the logarithm (with ``adjust='log'``), ComBat
+    (optional), a linear model of the covariates, and scaling to the mean and standard
+    deviation of controls. All are estimated on controls, unless sites are harmonised
+    with ``'all'``. Disease takes a share of a region, so on the log scale its effect
+    adds to those of age, sex and head size (allometric adjustment).
 
     Attributes
     ----------
@@ -88,9 +129,10 @@ class Preprocessing:
     standardiser : Standardiser
         Mean and standard deviation of controls.
     harmoniser : Harmoniser or None
-        Effects of sites; None if sites are not harmonised.
+        Effects of sites. None if sites are not harmonised.
     adjust : {'log', 'linear', 'none'}
-        Scale on which volumes are harmonised and adjusted; ``'none'``: volumes are not adjusted for covariates.
+        Scale on which volumes are harmonised and adjusted. With ``'none'``, volumes are
+        not adjusted for covariates.
 
     Examples
     --------
@@ -120,17 +162,18 @@ class Preprocessing:
         cohort : Cohort
             Must have controls. Patients are used only with ``harmonise='all'``.
         harmonise : {'controls', 'all', 'none'}, optional
-            People from whom site effects are estimated: controls, or everyone with the diagnosis as a covariate. The
-            default is controls if the cohort has sites that are not among its covariates, otherwise none.
+            People from whom site effects are estimated: controls, or everyone with the
+            diagnosis as a covariate. The default is controls if the cohort has sites
+            that are not among its covariates, otherwise none.
         adjust : {'log', 'linear', 'none'}, optional
-            Scale on which volumes are adjusted for covariates. The default is ``'log'`` if all values are positive,
-            otherwise ``'linear'``.
+            Scale on which volumes are adjusted for covariates. The default is ``'log'``
+            if all values are positive, otherwise ``'linear'``.
         icv_for : {'volume', 'all'}
-            Regions that are adjusted for head size where a cohort has thickness and other measures: all but
-            thickness, or all.
+            Regions that are adjusted for head size where a cohort has thickness and
+            other measures: all but thickness, or all.
         seen : (N,), optional
-            Mask of the people to estimate from. What is not estimated, such as the categories of covariates, is that of
-            the whole cohort.
+            Mask of the people to estimate from. What is not estimated, such as the
+            categories of covariates, is that of the whole cohort.
 
         Returns
         -------
@@ -139,29 +182,49 @@ class Preprocessing:
         Raises
         ------
         PreprocessingError
-            If there are no or too few controls, if a region is constant, or if site effects cannot be estimated.
+            If there are no or too few controls, if a region is constant, or if site
+            effects cannot be estimated.
         """
         if not cohort.n_controls:
-            raise PreprocessingError("the cohort has no controls: name the group column and the controls' label.")
-        mode, adjust = resolve_harmonise_mode(cohort, harmonise), resolve_adjustment(cohort, adjust)
+            raise PreprocessingError(
+                "the cohort has no controls: name the group column and the controls' label."
+            )
+        mode, adjust = (
+            resolve_harmonise_mode(cohort, harmonise),
+            resolve_adjustment(cohort, adjust),
+        )
         if adjust == "none":
             cohort = replace(cohort, covariates=cohort.covariates.iloc[:, :0])
         thickness = find_thickness(cohort, icv_for)
-        codings = residualise.derive_codings(cohort.covariates[cohort.is_control], log=adjust == "log")
+        codings = residualise.derive_codings(
+            cohort.covariates[cohort.is_control], log=adjust == "log"
+        )
         if seen is not None:
             cohort = replace(cohort, visits=None).take(seen)
         volumes = cohort.volumes.to_numpy(dtype=float)
         volumes = np.log(volumes) if adjust == "log" else volumes
-        cohort = replace(cohort, volumes=pd.DataFrame(volumes, columns=cohort.volumes.columns))
+        cohort = replace(
+            cohort, volumes=pd.DataFrame(volumes, columns=cohort.volumes.columns)
+        )
         harmoniser = None if mode == "none" else _fit_harmoniser(cohort, mode, codings)
         controls = cohort.take(cohort.is_control)
         volumes = controls.volumes.to_numpy(dtype=float)
         if harmoniser is not None:
-            design = residualise.build_complete_design(codings, controls.covariates, controls.covariates)
+            design = residualise.build_complete_design(
+                codings, controls.covariates, controls.covariates
+            )
             volumes = harmoniser.transform(volumes, design, get_sites(controls))
         residualiser = _fit_residualiser(volumes, controls, codings, thickness)
-        standardiser = Standardiser.fit(residualiser.transform(volumes, controls.covariates), cohort.regions)
-        return cls(cohort.regions, residualiser, standardiser, harmoniser, adjust)
+        standardiser = Standardiser.fit(
+            residualiser.transform(volumes, controls.covariates), cohort.regions
+        )
+        return cls(
+            regions=cohort.regions,
+            residualiser=residualiser,
+            standardiser=standardiser,
+            harmoniser=harmoniser,
+            adjust=adjust,
+        )
 
     @property
     def control_mean(self) -> FloatArray:
@@ -170,24 +233,47 @@ class Preprocessing:
         return np.asarray(np.exp(mean)) if self.adjust == "log" else mean
 
     def transform(self, cohort: Cohort) -> FloatArray:
-        """Return the values (N, R) that learners take.
+        """Return the values that learners take.
 
-        In controls of the training cohort, each column has mean 1 and standard deviation 0.1. Regions and covariates
-        are matched by name. Raises PreprocessingError: if one is missing, or a person has a category or site that was
-        not in training (see `with_sites`).
+        In controls of the training cohort, each column has mean 1 and standard
+        deviation 0.1. Regions and covariates are matched by name. Raises
+        PreprocessingError: if one is missing, or a person has a category or site that
+        was not in training (see `with_sites`).
+
+        Parameters
+        ----------
+        cohort : Cohort
+            People with the regions and covariates of the training people.
+
+        Returns
+        -------
+        ndarray of shape (N, R)
+            The values.
         """
-        errors = [problem for problem in self.review(cohort) if problem.severity is Severity.ERROR]
+        errors = [
+            problem
+            for problem in self.review(cohort)
+            if problem.severity is Severity.ERROR
+        ]
         if errors:
             raise PreprocessingError(errors)
-        return np.ascontiguousarray(apply_in_blocks(self.prepare_block, *self.inputs(cohort)))
+        return np.ascontiguousarray(
+            apply_in_blocks(self.prepare_block, *self.inputs(cohort))
+        )
 
     def inputs(self, cohort: Cohort) -> list[AnyArray]:
         """Return the arguments of `prepare_block` for the people of a cohort.
 
+        Parameters
+        ----------
+        cohort : Cohort
+            People with the regions and covariates of the training people.
+
         Returns
         -------
         list of ndarray
-            Volumes (N, R), design (N, P) and, if sites are harmonised, the position of each site (N,).
+            Volumes (N, R), design (N, P) and, if sites are harmonised, the position of
+            each site (N,).
 
         Raises
         ------
@@ -195,54 +281,138 @@ class Preprocessing:
             If a region, a covariate or the site is missing.
         """
         volumes, covariates = self._align(cohort)
-        sites = [] if self.harmoniser is None else [self.harmoniser.encode_sites(get_sites(cohort))]
+        sites = (
+            []
+            if self.harmoniser is None
+            else [self.harmoniser.encode_sites(get_sites(cohort))]
+        )
         return [volumes, self.residualiser.build_design(covariates), *sites]
 
-    def prepare_block(self, volumes: FloatArray, design: FloatArray, site_index: IntArray | None = None) -> FloatArray:
+    def prepare_block(
+        self,
+        volumes: FloatArray,
+        design: FloatArray,
+        site_index: IntArray | None = None,
+    ) -> FloatArray:
         """Return the values that learners take, for one block of people.
 
         Parameters
         ----------
-        volumes : (B, R)
-        design : (B, P)
-        site_index : (B,), optional
+        volumes : ndarray of shape (B, R)
+            Volumes of the regions.
+        design : ndarray of shape (B, P)
+            Covariates as columns of numbers.
+        site_index : ndarray of shape (B,), optional
             Position of each person's site; needed if sites are harmonised.
 
         Returns
         -------
-        (B, R)
+        ndarray of shape (B, R)
+            The values.
         """
         return self.prepare_scaled(self.change_scale(volumes), design, site_index)
 
-    def prepare_scaled(self, volumes: FloatArray, design: FloatArray, site_index: IntArray | None = None) -> FloatArray:
-        """Return `prepare_block` of volumes (B, R) that `change_scale` has returned."""
+    def prepare_scaled(
+        self,
+        volumes: FloatArray,
+        design: FloatArray,
+        site_index: IntArray | None = None,
+    ) -> FloatArray:
+        """Return `prepare_block` of volumes whose scale is changed already.
+
+        Parameters
+        ----------
+        volumes : ndarray of shape (B, R)
+            As `change_scale` returns them.
+        design : ndarray of shape (B, P)
+            Covariates as columns of numbers.
+        site_index : ndarray of shape (B,), optional
+            Position of each person's site; needed if sites are harmonised.
+
+        Returns
+        -------
+        ndarray of shape (B, R)
+            The values.
+        """
         if self.harmoniser is not None and site_index is not None:
             volumes = self.harmoniser.adjust(volumes, design, site_index)
         adjusted = self.residualiser.adjust(volumes, design)
         return self.standardiser.transform(adjusted, out=adjusted)
 
     def change_scale(self, volumes: FloatArray) -> FloatArray:
-        """Return the logarithms of volumes (N, R) if that is the scale on which they are adjusted."""
+        """Return volumes on the scale on which they are adjusted.
+
+        Parameters
+        ----------
+        volumes : ndarray of shape (N, R)
+            Volumes of the regions.
+
+        Returns
+        -------
+        ndarray of shape (N, R)
+            Their logarithms, or the volumes themselves.
+        """
         return np.asarray(np.log(volumes)) if self.adjust == "log" else volumes
 
-    def restore(self, volumes: FloatArray, values: FloatArray, changed: FloatArray) -> FloatArray:
-        """Return the volumes (N, R) of people whose prepared values (N, R) are changed, at a site of average spread."""
+    def restore(
+        self, volumes: FloatArray, values: FloatArray, changed: FloatArray
+    ) -> FloatArray:
+        """Return the volumes of people whose prepared values are changed.
+
+        The spread is that of an average site.
+
+        Parameters
+        ----------
+        volumes : ndarray of shape (N, R)
+            The people's volumes.
+        values : ndarray of shape (N, R)
+            Their prepared values.
+        changed : ndarray of shape (N, R)
+            The prepared values after the change.
+
+        Returns
+        -------
+        ndarray of shape (N, R)
+            The volumes after the change.
+        """
         change = (changed - values) * self.standardiser.sd / CONTROL_SD
-        return np.asarray(volumes * np.exp(change) if self.adjust == "log" else volumes + change)
+        return np.asarray(
+            volumes * np.exp(change) if self.adjust == "log" else volumes + change
+        )
 
     def with_sites(self, cohort: Cohort, least: int = MIN_SITE_CONTROLS) -> Self:
         """Add the effects of new sites, estimated from their controls.
 
-        cohort: with groups and sites. Effects of sites that were in training are left as they are; least: number of
-        controls that a new site must have. Raises PreprocessingError: if sites were not harmonised in training, or a
-        new site has too few controls.
+        Parameters
+        ----------
+        cohort : Cohort
+            With groups and sites. Effects of sites that were in training are left
+            as they are.
+        least : int
+            Number of controls that a new site must have. Raises PreprocessingError:
+            if sites were not harmonised in training, or a new site has too few
+            controls.
+
+        Returns
+        -------
+        Preprocessing
+            The steps, which then know the sites.
         """
         if self.harmoniser is None:
-            raise PreprocessingError("sites were not harmonised in training, so no site can be added.")
+            raise PreprocessingError(
+                "sites were not harmonised in training, so no site can be added."
+            )
         self._align(cohort)
-        is_new = np.array([site not in self.harmoniser.sites for site in get_sites(cohort)], dtype=bool)
+        is_new = np.array(
+            [site not in self.harmoniser.sites for site in get_sites(cohort)],
+            dtype=bool,
+        )
         controls = cohort.take(is_new & cohort.is_control)
-        without_controls = sorted(set(get_sites(cohort)) - set(self.harmoniser.sites) - set(get_sites(controls)))
+        without_controls = sorted(
+            set(get_sites(cohort))
+            - set(self.harmoniser.sites)
+            - set(get_sites(controls))
+        )
         if without_controls:
             raise PreprocessingError(
                 f"sites that were not in training have no controls here: {join_names(without_controls)}. Name the "
@@ -250,15 +420,32 @@ class Preprocessing:
             )
         volumes, covariates = self._align(controls)
         design = self.residualiser.build_design(covariates)
-        filled = fill_within_sites(self.change_scale(volumes), design, get_sites(controls))
-        return replace(self, harmoniser=self.harmoniser.with_sites(filled, design, get_sites(controls), least))
+        filled = fill_within_sites(
+            self.change_scale(volumes), design, get_sites(controls)
+        )
+        return replace(
+            self,
+            harmoniser=self.harmoniser.with_sites(
+                filled, design, get_sites(controls), least
+            ),
+        )
 
     def review(self, cohort: Cohort, whole: bool = True) -> list[Problem]:
         """Check whether people can be adjusted.
 
-        whole: False if the cohort is a chunk of a table. Checks of the median and of the range of covariates, which
-        need all people, are then skipped. Returns errors for categories and sites that were not in training, warnings
-        for values out of range, and warnings from the fit.
+        Parameters
+        ----------
+        cohort : Cohort
+            The people.
+        whole : bool
+            False if the cohort is a chunk of a table. Checks of the median and of
+            the range of covariates, which need all people, are then skipped.
+
+        Returns
+        -------
+        list of Problem
+            Errors for categories and sites that were not in training, warnings for
+            values out of range, and warnings from the fit.
         """
         findings = Findings(list(self.residualiser.notes))
         ids = cohort.people[ID].array
@@ -271,22 +458,33 @@ class Preprocessing:
             if not_positive.any():  # they have no logarithm
                 names = join_names(np.array(regions)[not_positive.any(axis=0)])
                 what = f"the model takes logarithms, and values of {names} are not positive"
-                cure, people = "Correct these values, or leave these people out", ids[not_positive.any(axis=1)]
-                findings.at("regions").error(ProblemCode.NEGATIVE_VALUES, what, cure, offenders=people)
+                cure, people = (
+                    "Correct these values, or leave these people out",
+                    ids[not_positive.any(axis=1)],
+                )
+                findings.at("regions").error(
+                    ProblemCode.NEGATIVE_VALUES, what, cure, offenders=people
+                )
         return list(findings)
 
     def _align(self, cohort: Cohort) -> tuple[FloatArray, pd.DataFrame]:
-        """Return volumes (N, R) and covariates (N, C) with columns in the order of training; a missing one is named."""
+        """Return volumes (N, R) and covariates (N, C) with columns in the order of
+        training; a missing one is named.
+        """
         volumes = cohort.volumes
         if cohort.regions != self.regions:
             missing = [region for region in self.regions if region not in volumes]
             if missing:
                 names = join_names(missing)
-                raise PreprocessingError(f"{len(missing)} regions are missing: {names}. Give them in the table.")
+                raise PreprocessingError(
+                    f"{len(missing)} regions are missing: {names}. Give them in the table."
+                )
             volumes = volumes[list(self.regions)]
         values = volumes.to_numpy()
         is_float = values.dtype.kind == "f"
-        return values if is_float else volumes.to_numpy(dtype=float), self._select_covariates(cohort)
+        return values if is_float else volumes.to_numpy(
+            dtype=float
+        ), self._select_covariates(cohort)
 
     def _select_covariates(self, cohort: Cohort) -> pd.DataFrame:
         """Return the covariates (N, C) in the order of training."""
@@ -294,10 +492,18 @@ class Preprocessing:
         missing = [name for name in names if name not in cohort.covariates]
         if missing:
             names_text = join_names(missing)
-            raise PreprocessingError(f"covariates are missing: {names_text}. Name them when reading the table.")
+            raise PreprocessingError(
+                f"covariates are missing: {names_text}. Name them when reading the table."
+            )
         if self.harmoniser is not None and SITE not in cohort.people:
-            raise PreprocessingError("sites were harmonised in training: name the column of the site (--site).")
-        return cohort.covariates if list(cohort.covariates) == names else cohort.covariates[names]
+            raise PreprocessingError(
+                "sites were harmonised in training: name the column of the site (--site)."
+            )
+        return (
+            cohort.covariates
+            if list(cohort.covariates) == names
+            else cohort.covariates[names]
+        )
 
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return all estimates as arrays.
@@ -307,7 +513,11 @@ class Preprocessing:
         dict of str to ndarray
             By the names that model files use.
         """
-        steps = {"residualise": self.residualiser, "standardise": self.standardiser, "harmonise": self.harmoniser}
+        steps = {
+            "residualise": self.residualiser,
+            "standardise": self.standardiser,
+            "harmonise": self.harmoniser,
+        }
         return {
             f"{prefix}.{name}": value
             for prefix, step in steps.items()
@@ -322,7 +532,8 @@ class Preprocessing:
         Returns
         -------
         dict
-            With ``regions``, ``covariates`` and, if sites are harmonised, ``harmonise``.
+            With ``regions``, ``covariates`` and, if sites are harmonised,
+            ``harmonise``.
         """
         record: dict[str, Any] = {
             "regions": list(self.regions),
@@ -335,7 +546,9 @@ class Preprocessing:
         return record
 
     @classmethod
-    def from_parts(cls, values: Mapping[str, Any], arrays: Mapping[str, FloatArray]) -> Self:
+    def from_parts(
+        cls, values: Mapping[str, Any], arrays: Mapping[str, FloatArray]
+    ) -> Self:
         """Build from the results of `to_dict` and `to_arrays`.
 
         Parameters
@@ -343,6 +556,7 @@ class Preprocessing:
         values : mapping
             As returned by `to_dict`; further keys are ignored.
         arrays : mapping of str to ndarray
+            As returned by `to_arrays`.
         """
         steps: dict[str, dict[str, FloatArray]] = defaultdict(dict)
         for key, array in arrays.items():
@@ -350,9 +564,13 @@ class Preprocessing:
             steps[prefix][name] = array
         sites = values.get("harmonise")
         return cls(
-            tuple(values["regions"]),
-            Residualiser(tuple(map(residualise.build_coding, values["covariates"])), notes=(), **steps["residualise"]),
-            Standardiser(**steps["standardise"]),
-            None if sites is None else Harmoniser.from_parts(sites, arrays),
-            values["adjust"],
+            regions=tuple(values["regions"]),
+            residualiser=Residualiser(
+                codings=tuple(map(residualise.build_coding, values["covariates"])),
+                notes=(),
+                **steps["residualise"],
+            ),
+            standardiser=Standardiser(**steps["standardise"]),
+            harmoniser=None if sites is None else Harmoniser.from_parts(sites, arrays),
+            adjust=values["adjust"],
         )

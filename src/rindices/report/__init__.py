@@ -1,1 +1,3 @@
-"""What a study found, for people who would rather look: brain pictures, figures, one self-contained page."""
+"""What a study found, for people who would rather look: brain pictures, figures, one
+self-contained page.
+"""

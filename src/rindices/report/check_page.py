@@ -1,4 +1,6 @@
-"""A page about a table before a study: what is wrong, and pictures of each suspect block, as one would look at it."""
+"""A page about a table before a study: what is wrong, and pictures of each suspect
+block, as one would look at it.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,9 +13,16 @@ from rindices._typing import BoolArray, FloatArray
 from rindices._version import __version__
 from rindices.atomic import write_atomically
 from rindices.errors import Problem, ProblemCode, Severity, explain_write_errors
-from rindices.report.figures import CONTROL_COLOUR, PATIENT_COLOUR, Chart, make_chart, styled_figure
+from rindices.plot.style import CONTROL_COLOUR, PATIENT_COLOUR
+from rindices.report.figures import Chart, make_chart, styled_figure
 from rindices.report.formatting import make_environment
-from rindices.tables.checks.block_table import AGE, HEAD_SIZE, SEX, BlockTable, Suspicion
+from rindices.tables.checks.block_table import (
+    AGE,
+    HEAD_SIZE,
+    SEX,
+    BlockTable,
+    Suspicion,
+)
 from rindices.tables.checks.report import make_problem
 from rindices.tables.layout.sides import pair_sides
 
@@ -28,20 +37,40 @@ def write_check_page(
     unused: Mapping[str, Sequence[str]],
     table: BlockTable | None,
 ) -> None:
-    """Write the page; only its owner and their group can read it, because it shows values of single people.
+    """Write the page of `rindices check`.
 
-    facts: names and values of what the table is, the verdict last; unused: columns that are not used, by reason; table:
-    after the search of its blocks.
+    It shows values of single people, so only its owner and their group can read it.
+
+    Parameters
+    ----------
+    path : Path
+        File of the page.
+    facts : sequence of tuple of str
+        Names and values of what the table is. The verdict comes last.
+    problems : sequence of Problem
+        What was found.
+    unused : mapping
+        Columns that are not used, by reason.
+    table : BlockTable or None
+        Table after the search of its blocks.
     """
     suspicions = [] if table is None else table.suspicions
-    pictures = [] if table is None else [(describe(table, each), draw_suspicion(table, each)) for each in suspicions]
-    ordered = sorted(problems, key=lambda problem: list(reversed(Severity)).index(problem.severity))
+    pictures = (
+        []
+        if table is None
+        else [
+            (describe(table, each), draw_suspicion(table, each)) for each in suspicions
+        ]
+    )
+    ordered = sorted(
+        problems, key=lambda problem: list(reversed(Severity)).index(problem.severity)
+    )
     page = (
         make_environment()
         .get_template("check.html")
         .render(
             title="Check of a table",
-            verdict=facts[-1][1].split(":")[0],
+            verdict=facts[-1][1].split(":")[0].replace("above", "below"),
             version=__version__,
             facts=facts[:-1],
             problems=[(str(problem.severity), str(problem)) for problem in ordered],
@@ -50,8 +79,7 @@ def write_check_page(
         )
     )
     with explain_write_errors(str(path), cure="give another path with --report"):
-        write_atomically(path, page.encode())
-        path.chmod(path.stat().st_mode & ~0o007)
+        write_atomically(path, page.encode(), is_private=True)
 
 
 def describe(table: BlockTable, suspicion: Suspicion) -> str:
@@ -88,19 +116,34 @@ def _get_others(table: BlockTable, rows: BoolArray) -> BoolArray:
 def _draw_factor(table: BlockTable, suspicion: Suspicion) -> Chart:
     """Draw the ratio of each region of a block to that of the others."""
     rows, X = suspicion.block.rows, _log(table)
-    ratios = np.exp(np.nanmedian(X[rows], axis=0) - np.nanmedian(X[_get_others(table, rows)], axis=0))
+    ratios = np.exp(
+        np.nanmedian(X[rows], axis=0)
+        - np.nanmedian(X[_get_others(table, rows)], axis=0)
+    )
     order = np.argsort(ratios)
-    data = pd.DataFrame({"region": np.array(table.regions)[order], "ratio": ratios[order]})
+    data = pd.DataFrame(
+        {"region": np.array(table.regions)[order], "ratio": ratios[order]}
+    )
     with styled_figure(2.4) as (figure, axes):
         axes.axhline(1.0, color=CONTROL_COLOUR, linewidth=1)
-        axes.plot(np.arange(len(order)), data["ratio"], ".", color=PATIENT_COLOUR, markersize=4)
+        axes.plot(
+            np.arange(len(order)),
+            data["ratio"],
+            ".",
+            color=PATIENT_COLOUR,
+            markersize=4,
+        )
         axes.set_xlabel("regions in the order of the ratio")
         axes.set_ylabel("median of the block\nover that of the others")
-        return make_chart(figure, "factor", "Ratio of each region of the block to the others.", data)
+        return make_chart(
+            figure, "factor", "Ratio of each region of the block to the others.", data
+        )
 
 
 def _draw_profiles(table: BlockTable, suspicion: Suspicion) -> Chart:
-    """Draw the medians of the regions of a block and of the others, in the order of the columns."""
+    """Draw the medians of the regions of a block and of the others, in the order of the
+    columns.
+    """
     rows, X = suspicion.block.rows, _log(table)
     block = np.exp(np.nanmedian(X[rows], axis=0))
     others = np.exp(np.nanmedian(X[_get_others(table, rows)], axis=0))
@@ -108,7 +151,9 @@ def _draw_profiles(table: BlockTable, suspicion: Suspicion) -> Chart:
     worst = int(np.nanargmax(np.abs(np.log(block / others))))
     start = max(0, min(worst - 2 * _N_NEIGHBOURS, n_regions - 4 * _N_NEIGHBOURS))
     shown = slice(start, start + 4 * _N_NEIGHBOURS)
-    data = pd.DataFrame({"region": table.regions[shown], "block": block[shown], "others": others[shown]})
+    data = pd.DataFrame(
+        {"region": table.regions[shown], "block": block[shown], "others": others[shown]}
+    )
     with styled_figure(2.6) as (figure, axes):
         places = np.arange(start + 1, start + 1 + len(data))
         axes.plot(places, data["others"], ".-", color=CONTROL_COLOUR, label="others")
@@ -117,28 +162,53 @@ def _draw_profiles(table: BlockTable, suspicion: Suspicion) -> Chart:
         axes.set_xlabel("number of the region in the table")
         axes.set_ylabel("median")
         axes.legend(frameon=False, fontsize=8)
-        return make_chart(figure, "profile", "Median of each region of the block and of the others.", data)
+        return make_chart(
+            figure,
+            "profile",
+            "Median of each region of the block and of the others.",
+            data,
+        )
 
 
 def _draw_sides(table: BlockTable, suspicion: Suspicion) -> Chart:
-    """Draw the difference between left and right of each pair, in the block against the others."""
+    """Draw the difference between left and right of each pair, in the block against the
+    others.
+    """
     rows, X = suspicion.block.rows, _log(table)
     left, right = np.array(pair_sides(table.regions)).T
     difference = X[:, left] - X[:, right]
     block = np.nanmean(difference[rows], axis=0)
     others = np.nanmean(difference[_get_others(table, rows)], axis=0)
-    data = pd.DataFrame({"left": np.array(table.regions)[left], "others": others, "block": block})
+    data = pd.DataFrame(
+        {"left": np.array(table.regions)[left], "others": others, "block": block}
+    )
     with styled_figure(2.8) as (figure, axes):
         limit = float(np.abs(others).max()) * 1.1
-        axes.plot([-limit, limit], [-limit, limit], color=CONTROL_COLOUR, linewidth=1, label="if alike")
         axes.plot(
-            [-limit, limit], [limit, -limit], color=CONTROL_COLOUR, linewidth=1, linestyle=":", label="if exchanged"
+            [-limit, limit],
+            [-limit, limit],
+            color=CONTROL_COLOUR,
+            linewidth=1,
+            label="if alike",
+        )
+        axes.plot(
+            [-limit, limit],
+            [limit, -limit],
+            color=CONTROL_COLOUR,
+            linewidth=1,
+            linestyle=":",
+            label="if exchanged",
         )
         axes.plot(others, block, ".", color=PATIENT_COLOUR, markersize=4)
         axes.set_xlabel("others: log left - log right")
         axes.set_ylabel("block: log left - log right")
         axes.legend(frameon=False, fontsize=8)
-        return make_chart(figure, "sides", "Difference between the sides in the block against the others.", data)
+        return make_chart(
+            figure,
+            "sides",
+            "Difference between the sides in the block against the others.",
+            data,
+        )
 
 
 def _draw_codes(table: BlockTable, suspicion: Suspicion) -> Chart:
@@ -148,13 +218,17 @@ def _draw_codes(table: BlockTable, suspicion: Suspicion) -> Chart:
     data = pd.crosstab(texts, rows, normalize="columns").reset_index(names="code")
     with styled_figure(2.2) as (figure, axes):
         places = np.arange(len(data))
-        axes.bar(places - 0.2, data["others"], 0.4, color=CONTROL_COLOUR, label="others")
+        axes.bar(
+            places - 0.2, data["others"], 0.4, color=CONTROL_COLOUR, label="others"
+        )
         axes.bar(places + 0.2, data["block"], 0.4, color=PATIENT_COLOUR, label="block")
         axes.set_xticks(places, data["code"].astype(str).tolist())
         axes.set_xlabel("sex as it is written")
         axes.set_ylabel("share of people")
         axes.legend(frameon=False, fontsize=8)
-        return make_chart(figure, "codes", "Codes of sex in the block and in the others.", data)
+        return make_chart(
+            figure, "codes", "Codes of sex in the block and in the others.", data
+        )
 
 
 def _get_written(table: BlockTable, name: str) -> FloatArray:
@@ -170,26 +244,46 @@ def _draw_units(table: BlockTable, suspicion: Suspicion) -> Chart:
     bins = np.histogram_bin_edges(np.log10(np.maximum(values[known], 1e-6)), 40)
     data = pd.DataFrame({"from": 10 ** bins[:-1]})
     with styled_figure(2.2) as (figure, axes):
-        for name, mask, colour in (("others", ~rows, CONTROL_COLOUR), ("block", rows, PATIENT_COLOUR)):
-            counts = np.histogram(np.log10(np.maximum(values[known & mask], 1e-6)), bins)[0]
+        for name, mask, colour in (
+            ("others", ~rows, CONTROL_COLOUR),
+            ("block", rows, PATIENT_COLOUR),
+        ):
+            counts = np.histogram(
+                np.log10(np.maximum(values[known & mask], 1e-6)), bins
+            )[0]
             data[name] = counts
-            axes.stairs(counts, 10**bins, color=colour, fill=True, alpha=0.6, label=name)
+            axes.stairs(
+                counts, 10**bins, color=colour, fill=True, alpha=0.6, label=name
+            )
         axes.set_xscale("log")
         axes.set_xlabel(suspicion.covariate)
         axes.set_ylabel("people")
         axes.legend(frameon=False, fontsize=8)
-        return make_chart(figure, "units", f"{suspicion.covariate} in the block and in the others.", data)
+        return make_chart(
+            figure,
+            "units",
+            f"{suspicion.covariate} in the block and in the others.",
+            data,
+        )
 
 
 def _draw_link(table: BlockTable, suspicion: Suspicion) -> Chart:
     """Draw a covariate against the region that it goes with most elsewhere."""
     rows, X = suspicion.block.rows, _log(table)
     others = _get_others(table, rows)
-    names = [suspicion.covariate] if suspicion.covariate else [name for name in table.written if name != SEX]
-    name, region, correlation = _find_strongest_link(table, X, others, names or list(table.written))
+    names = (
+        [suspicion.covariate]
+        if suspicion.covariate
+        else [name for name in table.written if name != SEX]
+    )
+    name, region, correlation = _find_strongest_link(
+        table, X, others, names or list(table.written)
+    )
     values = _get_written(table, name)
     rng = np.random.default_rng(0)
-    data = pd.DataFrame({name: values, table.regions[region]: table.raw[:, region], "block": rows})
+    data = pd.DataFrame(
+        {name: values, table.regions[region]: table.raw[:, region], "block": rows}
+    )
     data = data[np.isfinite(data[name])]
     if len(data) > _MAX_DOTS:
         data = data.iloc[np.sort(rng.choice(len(data), _MAX_DOTS, replace=False))]
@@ -199,8 +293,18 @@ def _draw_link(table: BlockTable, suspicion: Suspicion) -> Chart:
             ("block", data["block"], PATIENT_COLOUR),
         ):
             shown = data[mask]
-            places = shown[name] + (rng.uniform(-0.15, 0.15, len(shown)) if name in (SEX, AGE) else 0.0)
-            axes.plot(places, shown[table.regions[region]], ".", color=colour, markersize=4, alpha=0.7, label=label)
+            places = shown[name] + (
+                rng.uniform(-0.15, 0.15, len(shown)) if name in (SEX, AGE) else 0.0
+            )
+            axes.plot(
+                places,
+                shown[table.regions[region]],
+                ".",
+                color=colour,
+                markersize=4,
+                alpha=0.7,
+                label=label,
+            )
         axes.set_xlabel(name if name != SEX else "sex (two codes)")
         axes.set_ylabel(table.regions[region])
         axes.legend(frameon=False, fontsize=8)
@@ -211,7 +315,9 @@ def _draw_link(table: BlockTable, suspicion: Suspicion) -> Chart:
 def _find_strongest_link(
     table: BlockTable, X: FloatArray, others: BoolArray, names: Sequence[str]
 ) -> tuple[str, int, float]:
-    """Return the covariate and the region with the strongest correlation among some people (N,)."""
+    """Return the covariate and the region with the strongest correlation among some
+    people (N,).
+    """
     found: list[tuple[float, str, int]] = []
     for name in names:
         values = table.written[name]
@@ -229,13 +335,21 @@ def _find_strongest_link(
 
 
 def _draw_copies(table: BlockTable, suspicion: Suspicion) -> Chart:
-    """Draw the regions of the first pair of rows against each other, relative to everyone's median."""
+    """Draw the regions of the first pair of rows against each other, relative to
+    everyone's median.
+    """
     rows = np.flatnonzero(suspicion.block.rows)
     deviations = _log(table) - np.nanmedian(_log(table), axis=0)
     first = rows[0]
-    distances = [float(np.nanmedian(np.abs(deviations[first] - deviations[other]))) for other in rows[1:]]
+    distances = [
+        float(np.nanmedian(np.abs(deviations[first] - deviations[other])))
+        for other in rows[1:]
+    ]
     second = int(rows[1 + int(np.argmin(distances))])
-    stranger = next((each for each in range(table.n_people) if not suspicion.block.rows[each]), second)
+    stranger = next(
+        (each for each in range(table.n_people) if not suspicion.block.rows[each]),
+        second,
+    )
     columns: dict[str, Any] = {
         "first": deviations[first],
         "second": deviations[second],
@@ -243,9 +357,25 @@ def _draw_copies(table: BlockTable, suspicion: Suspicion) -> Chart:
     }
     data = pd.DataFrame({"region": table.regions, **columns})
     with styled_figure(2.8) as (figure, axes):
-        axes.plot(data["first"], data["stranger"], ".", color=CONTROL_COLOUR, markersize=4, label="a stranger")
-        axes.plot(data["first"], data["second"], ".", color=PATIENT_COLOUR, markersize=4, label="the other row")
+        axes.plot(
+            data["first"],
+            data["stranger"],
+            ".",
+            color=CONTROL_COLOUR,
+            markersize=4,
+            label="a stranger",
+        )
+        axes.plot(
+            data["first"],
+            data["second"],
+            ".",
+            color=PATIENT_COLOUR,
+            markersize=4,
+            label="the other row",
+        )
         axes.set_xlabel(f"log ratio to the median: {table.ids[first]}")
         axes.set_ylabel("the other person")
         axes.legend(frameon=False, fontsize=8)
-        return make_chart(figure, "copies", "Regions of two rows against each other.", data)
+        return make_chart(
+            figure, "copies", "Regions of two rows against each other.", data
+        )

@@ -2,26 +2,48 @@
 
 import base64
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, FunctionLoader, PackageLoader, StrictUndefined
 
 from rindices.errors import capitalise_first, end_sentence, format_count
-from rindices.model.records import MIN_SPLIT_HALF, CandidateRecord, GroupSummary, SelectionRecord, SettingRecord
+from rindices.model.records import (
+    MIN_SPLIT_HALF,
+    GroupSummary,
+    SettingRecord,
+)
 from rindices.packing import read_decoder
 from rindices.tables.io.spreadsheet import protect_texts
 from rindices.wording import FEATURE_UNIT, reword_template
 
-_NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NUMBER_WORDS = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+)
 
 
 def make_environment(unit: str = "", is_html: bool = True) -> Environment:
-    """Return the templates of the report with their filters; an undefined name is an error.
+    """Return the templates of the report with their filters.
 
-    unit: unit of the table. The texts for tables of features do not speak of regions of the brain; is_html: false for
-    plain text, in which nothing is escaped and a minus is a hyphen.
+    An undefined name in a template is an error.
+
+    Parameters
+    ----------
+    unit : str
+        Unit of the table. The texts for tables of features do not speak of regions of
+        the brain.
+    is_html : bool
+        False for plain text, in which nothing is escaped and a minus is a hyphen.
     """
     templates = PackageLoader("rindices.report")
 
@@ -55,15 +77,17 @@ def make_environment(unit: str = "", is_html: bool = True) -> Environment:
     }
     if not is_html:
         environment.filters["decimal"] = lambda value, digits=2: f"{value:.{digits}f}"
-        environment.filters["signed"] = lambda value, digits=2: format_signed(value, digits).replace(
-            "\N{MINUS SIGN}", "-"
-        )
+        environment.filters["signed"] = lambda value, digits=2: format_signed(
+            value, digits
+        ).replace("\N{MINUS SIGN}", "-")
     return environment
 
 
 def encode_csv_uri(table: pd.DataFrame) -> str:
     """Return a table as a CSV file in a data URI."""
-    text = protect_texts(table).to_csv(index=False, lineterminator="\n", float_format="%.6g")
+    text = protect_texts(table).to_csv(
+        index=False, lineterminator="\n", float_format="%.6g"
+    )
     return f"data:text/csv;base64,{base64.b64encode(text.encode()).decode()}"
 
 
@@ -79,12 +103,18 @@ def format_decimal(value: float, digits: int = 2) -> str:
 
 
 def format_if_measured(value: float, kind: str = "decimal", digits: int = 2) -> str:
-    """Return a number as ``decimal``, ``signed`` or ``p_value``; 'n/a' where it is missing."""
+    """Return a number as ``decimal``, ``signed`` or ``p_value``; 'n/a' where it is
+    missing.
+    """
     if value != value:
         return "n/a"
     if kind == "p_value":
         return "< 0.001" if value < 0.001 else format_p_value(value)
-    return format_signed(value, digits) if kind == "signed" else format_decimal(value, digits)
+    return (
+        format_signed(value, digits)
+        if kind == "signed"
+        else format_decimal(value, digits)
+    )
 
 
 def format_small_p(p: float) -> str:
@@ -100,13 +130,21 @@ def format_p_value(p: float) -> str:
 def format_number(value: float) -> str:
     """Return a number without an exponent: 1,373,000 and 55.9."""
     digits = 2 - int(np.floor(np.log10(abs(value)))) if value else 0
-    return f"{round(value, digits + 1):,.0f}" if abs(value) >= 1000 else f"{value:.{min(max(digits, 0), 4)}f}"
+    return (
+        f"{round(value, digits + 1):,.0f}"
+        if abs(value) >= 1000
+        else f"{value:.{min(max(digits, 0), 4)}f}"
+    )
 
 
 def format_summary(summary: GroupSummary) -> str:
-    """Return mean, standard deviation and range of a covariate."""
-    numbers = (summary.mean, summary.sd, summary.min, summary.max)
-    return "{} ± {} ({} to {})".format(*(format_number(value) for value in numbers if value is not None))
+    """Return mean, standard deviation and, where they are known, the bounds of
+    a covariate without 5 % of people on each side.
+    """
+    numbers = (summary.mean, summary.sd, summary.low, summary.high)
+    texts = [format_number(value) for value in numbers if value is not None]
+    middle = " ± ".join(texts[:2])
+    return f"{middle} ({' to '.join(texts[2:])})" if len(texts) > 2 else middle
 
 
 def spell_number(number: int) -> str:
@@ -125,20 +163,8 @@ def join_with_and(items: Iterable[object], max_items: int = 12) -> str:
 def describe_setting(setting: SettingRecord) -> str:
     """Return a setting in words."""
     patterns = format_count(setting.n_patterns, "pattern")
-    return patterns if setting.orthogonality is None else f"{patterns}, λ {setting.orthogonality:g}"
-
-
-def omit_single_weight(selection: SelectionRecord) -> SelectionRecord:
-    """Return a selection whose settings have no weight λ if only one was tried: it is then no part of the choice."""
-    if len({candidate.setting.orthogonality for candidate in selection.grid}) != 1:
-        return selection
-    return replace(
-        selection,
-        chosen=None if selection.chosen is None else _omit_weight(selection.chosen),
-        grid=tuple(_omit_weight(candidate) for candidate in selection.grid),
-        ties=tuple(replace(setting, orthogonality=None) for setting in selection.ties),
+    return (
+        patterns
+        if setting.orthogonality is None
+        else f"{patterns}, λ {setting.orthogonality:g}"
     )
-
-
-def _omit_weight(candidate: CandidateRecord) -> CandidateRecord:
-    return replace(candidate, setting=replace(candidate.setting, orthogonality=None))

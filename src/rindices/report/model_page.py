@@ -1,7 +1,9 @@
-"""Write a model as one web page that computes R-indices in a browser, for people without Python.
+"""Write a model as one web page that computes R-indices in a browser, for people
+without Python.
 
-The scripts of the page (``templates/model_page``) repeat the arithmetic of `rindices.FittedModel.assess` in doubles.
-Shape letters: R regions, M patterns, G points of z, N drawn people.
+The scripts of the page (``templates/model_page``) repeat the arithmetic of
+`rindices.FittedModel.assess` in doubles. Shape letters: R regions, M patterns, G points
+of z, N drawn people.
 """
 
 from pathlib import Path
@@ -13,9 +15,14 @@ from rindices._typing import FloatArray
 from rindices._version import __version__
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, explain_write_errors, format_quantity
-from rindices.learners.inference import ShiftHead, TrajectoryHead
-from rindices.learners.severity_posterior import N_STEPS, compute_log_copula, make_severity_points
+from rindices.learners.inference import SurrealHead, TrajectoryHead
+from rindices.learners.severity_posterior import (
+    N_STEPS,
+    compute_log_copula,
+    make_severity_points,
+)
 from rindices.model.apply_checks import MIN_INFORMATION, resolve_on_outlier
+from rindices.model.centiles import describe_centiles
 from rindices.model.consensus import draw_training_noise
 from rindices.model.file import collect_arrays
 from rindices.model.fitted import FittedModel
@@ -23,29 +30,31 @@ from rindices.model.records import QUANTILE_RANKS
 from rindices.model.scale import describe_scale
 from rindices.model.unusual import label_region
 from rindices.packing import ArrayPacker
-from rindices.report.figures import AtlasMatch, list_colour_stops, match_atlas
+from rindices.plot.brain import AtlasMatch, list_colour_stops, match_atlas
 from rindices.report.formatting import make_environment
-from rindices.report.severities import describe_severities
+from rindices.report.severities import describe_severities, list_parts
+from rindices.tables.layout.cortex_atlases import list_parcel_spellings
 from rindices.tables.layout.formats import ID_NAMES, SESSION_NAMES, SITE_NAMES, Layout
-from rindices.tables.layout.freesurfer import ICV_NAMES, list_region_spellings, may_be_zero
+from rindices.tables.layout.freesurfer import (
+    ICV_NAMES,
+    list_region_spellings,
+    may_be_zero,
+)
 from rindices.tables.layout.muse import ICV_CODE
 from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.tables.validation.values import Unit
-from rindices.wording import get_wording
+from rindices.wording import get_nouns
 
-_COLOUR_LIMIT = 3.0  # standard deviations of controls at which the colours of a person's regions end
+# standard deviations of controls at which the colours of a person's regions end
+_COLOUR_LIMIT = 3.0
 
 
 def export_page(model: FittedModel, path: Path) -> None:
     """Write a model as a web page.
 
-    Raises ModelError: if a browser cannot compute this model, or the file cannot be written.
+    Raises ModelError: if the file cannot be written.
     """
-    if not all(isinstance(head, ShiftHead) for head in model.heads):
-        own = "Fit again with method trajectories" if model.card.trained_on else "Use apply"
-        graph = "rindices model export MODEL --onnx FILE.onnx"
-        raise ModelError(f"the networks of this model cannot be put into a page. {own}, or write a graph: {graph}")
-    match = match_atlas(model.regions, model.card.unit)
+    match = match_atlas(list_parts(model), model.card.unit)
     page = (
         make_environment(model.card.unit)
         .get_template("model_page/page.html")
@@ -68,11 +77,24 @@ def describe_model(model: FittedModel, match: AtlasMatch) -> dict[str, Any]:
 
     match: what can be drawn for its regions.
     """
-    preprocessing, training, card, packer = model.preprocessing, model.training, model.card, _pack_model(model)
-    word, has_sizes = get_wording(card.unit), card.unit not in (Unit.STANDARDISED, Unit.ANY)
+    preprocessing, training, card, packer = (
+        model.preprocessing,
+        model.training,
+        model.card,
+        _pack_model(model),
+    )
+    nouns, has_sizes = (
+        get_nouns(card.unit),
+        card.unit not in (Unit.STANDARDISED, Unit.ANY),
+    )
     parts = [part for columns in model.sums.values() for part in columns]
-    sizes = {group: {len(rows), *map(len, rows)} for group, rows in card.index_quantiles.items()}
-    has_quantiles = sizes == {group: {model.n_patterns, len(QUANTILE_RANKS)} for group in (CONTROL, PATIENT)}
+    sizes = {
+        group: {len(rows), *map(len, rows)}
+        for group, rows in card.index_quantiles.items()
+    }
+    has_quantiles = sizes == {
+        group: {model.n_patterns, len(QUANTILE_RANKS)} for group in (CONTROL, PATIENT)
+    }
     return {
         "patterns": model.n_patterns,
         "steps": N_STEPS,
@@ -81,18 +103,34 @@ def describe_model(model: FittedModel, match: AtlasMatch) -> dict[str, Any]:
         "pipelines": len(model.pipelines),
         "regions": list(model.regions),
         "labels": [label_region(region) for region in model.regions],
-        "aliases": {name: [label_region(name), *list_region_spellings(name)] for name in (*model.regions, *parts)},
+        "aliases": {
+            name: [
+                label_region(name),
+                *list_region_spellings(name),
+                *list_parcel_spellings(name),
+            ]
+            for name in (*model.regions, *parts)
+        },
         "sums": {region: list(columns) for region, columns in model.sums.items()},
-        "covariates": [_describe_covariate(model, record) for record in preprocessing.residualiser.to_dict()],
-        "sites": None if preprocessing.harmoniser is None else list(preprocessing.harmoniser.sites),
+        "covariates": [
+            _describe_covariate(model, record)
+            for record in preprocessing.residualiser.to_dict()
+        ],
+        "sites": None
+        if preprocessing.harmoniser is None
+        else list(preprocessing.harmoniser.sites),
         "adjust": preprocessing.adjust,
         "unit": card.unit,
-        "noun": word("regions"),
-        "values_noun": word("all volumes are"),
+        "noun": nouns.regions,
+        "values_noun": f"all {nouns.volumes} are",
         "positive": [has_sizes and not may_be_zero(name) for name in model.regions],
-        "zero_is_missing": Layout(card.source or "table", {}).zero_is_missing,
+        "zero_is_missing": Layout(
+            format=card.source or "table", regions={}
+        ).zero_is_missing,
         "has_distances": model.has_distances,
-        "empties_outliers": model.has_distances and resolve_on_outlier(None, card.unit) == "model",
+        "empties_outliers": model.has_distances
+        and resolve_on_outlier(None, card.unit, model.has_reference_alone) == "model",
+        **_describe_comparison(model),
         "limit": float(training.limit) if training is not None else 1.0,
         "min_information": MIN_INFORMATION,
         "trained_on": dict(card.trained_on) or None,
@@ -114,7 +152,10 @@ def _describe_covariate(model: FittedModel, record: dict[str, Any]) -> dict[str,
     if record["kind"] != "numeric":
         return record
     ends = (record["low"], record["high"])
-    text, ranges = f"{format_quantity(ends[0])} to {format_quantity(ends[1])}", model.card.covariate_ranges
+    text, ranges = (
+        f"{format_quantity(ends[0])} to {format_quantity(ends[1])}",
+        model.card.covariate_ranges,
+    )
     return record | {"text": text, "range": list(ranges.get(record["name"], ends))}
 
 
@@ -124,11 +165,22 @@ def _pack_model(model: FittedModel) -> ArrayPacker:
     arrays = collect_arrays(model) | {"control_mean": model.preprocessing.control_mean}
     if training is not None:
         sd = np.sqrt(np.diag(training.covariance))
-        arrays |= {"training.sd": sd, "training.precision": training.precision, "training.shares": training.shares}
+        arrays |= {
+            "training.sd": sd,
+            "training.precision": training.precision,
+            "training.shares": training.shares,
+        }
     for number, head in enumerate(model.heads):
+        if isinstance(head, SurrealHead):
+            names = [f"member{number}.{each}" for each in head.to_arrays()]
+            arrays = {key: value for key, value in arrays.items() if key not in names}
+            joined = head.join_layers().items()
+            arrays |= {f"member{number}.{name}": value for name, value in joined}
         if isinstance(head, TrajectoryHead):
             arrays[f"member{number}.log_copula"] = compute_log_copula(head.correlation)
-            points, arrays["simulated.noise"] = head.draw_patients()  # the same noise for all members
+            points, arrays["simulated.noise"] = (
+                head.draw_patients()
+            )  # the same noise for all members
             packer.add(f"member{number}.simulated_points", points.astype(np.uint16))
     if isinstance(model.heads[0], TrajectoryHead):
         arrays["points"] = make_severity_points(model.n_patterns)
@@ -138,9 +190,30 @@ def _pack_model(model: FittedModel) -> ArrayPacker:
     for name, array in arrays.items():
         if name.endswith(".precision"):
             packer.add(name, pack_triangle(array))
-        elif name not in ("patterns", "patterns_se", *unused) and not name.endswith((".covariance", ".correlation")):
+        elif name not in ("patterns", "patterns_se", *unused) and not name.endswith(
+            (".covariance", ".correlation")
+        ):
             packer.add(name, np.atleast_1d(np.asarray(array, dtype=float)))
     return packer
+
+
+def _describe_comparison(model: FittedModel) -> dict[str, Any]:
+    """Return whom new people are compared with, in words, and the healthy people of
+    whom the model has centiles.
+    """
+    healthy, alone = model.card.healthy, model.has_reference_alone
+    has_centiles = healthy is not None and model.centiles is not None
+    return {
+        "compared": "healthy people" if alone else "training people",
+        "people": "healthy people" if alone else "people of the study",
+        "healthy": {
+            "sexes": list(healthy.sexes),
+            "text": healthy.text,
+            "meaning": describe_centiles(healthy),
+        }
+        if healthy is not None and has_centiles
+        else None,
+    }
 
 
 def pack_triangle(matrix: FloatArray) -> FloatArray:

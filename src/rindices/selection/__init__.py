@@ -1,1 +1,3 @@
-"""Choose among fitted results: arithmetic on arrays, without files and without torch."""
+"""Choose among fitted results: arithmetic on arrays, without files and
+without torch.
+"""

@@ -1,1 +1,3 @@
-"""Studies: many members over a grid, planned, run, resumed and turned into one answer."""
+"""Studies: many members over a grid, planned, run, resumed and turned into
+one answer.
+"""

@@ -1,18 +1,21 @@
-"""Signs that what a study found is an artefact of how blocks of people were measured or written down.
+"""Signs that what a study found is an artefact of how blocks of people were measured or
+written down.
 
-Reproducibility says nothing against an artefact: volumes of the patients in another unit are reproduced in every half
-of them. The signs here are sought once a study is fitted. Their limits were chosen on sound and altered studies, see
+Reproducibility says nothing against an artefact: volumes of the patients in another
+unit are reproduced in every half of them. The signs here are sought once a study is
+fitted. Their limits were chosen on sound and altered studies, see
 ``benchmarks/artefact_limits.py``.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from rindices._typing import FloatArray
 from rindices.errors import ProblemCode
-from rindices.model.fitted import FittedModel
 from rindices.model.records import ArtefactKind, ArtefactRecord
 from rindices.study.artefact_signs import (
     Block,
@@ -33,6 +36,13 @@ from rindices.threads import limit_blas_threads
 
 MAX_PEOPLE = 5_000
 """People who are looked at; more would only cost time."""
+_PATIENTS = Block(patients=True)
+_MEASURE_NOUNS = {
+    "volume": "volumes",
+    "thickness": "thicknesses",
+    "area": "areas",
+    "": "features",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,35 +52,41 @@ class ArtefactLimits:
     Attributes
     ----------
     group_shift : float
-        Logarithm of the ratio between groups. Men and women differ by 0.13 in volumes that are not adjusted for head
-        size, people over 60 and under 40 by 0.18.
+        Logarithm of the ratio between groups. Men and women differ by 0.13 in volumes
+        that are not adjusted for head size, people over 60 and under 40 by 0.18.
     group_evenness : float
         Ratio of the shift to its spread over regions.
     group_evenness_raw : float
-        The same for volumes that are not adjusted for head size, in which sex and ageing are more even.
+        The same for volumes that are not adjusted for head size, in which sex and
+        ageing are more even.
     large_shift, large_evenness : float
         Both for a shift that is larger than any disease of all regions.
     gain_shift, gain_evenness : float
-        Both for patients whose regions are larger than those of controls, given the head size, as disease and ageing
-        do not make them.
+        Both for patients whose regions are larger than those of controls, given the
+        head size, as disease and ageing do not make them.
     head_size_shift : float
         Logarithm of the ratio of head sizes between groups.
     site_shift, site_z : float
-        Logarithm of the ratio of a site to the others, and its size in standard errors, scanners' differences included.
+        Logarithm of the ratio of a site to the others, and its size in standard errors,
+        scanners' differences included.
     site_z_raw : float
-        The same for volumes that are not adjusted for head size, in which sites differ by their people.
+        The same for volumes that are not adjusted for head size, in which sites differ
+        by their people.
     site_sd : float
         Standard deviation of such shifts among sound scanners.
     cell_shift, cell_z, cell_sd : float
-        The same for the difference between patients and controls of a site against that of other sites.
+        The same for the difference between patients and controls of a site against that
+        of other sites.
     min_z : float
         Standard errors that the shift of a group exceeds at least.
     region_auc : float
         AUC that three quarters of the regions reach by themselves.
     sides_z, sides_correlation : float
-        Evidence that left and right are swapped, in standard errors, and correlation of the differences between sides.
+        Evidence that left and right are swapped, in standard errors, and correlation of
+        the differences between sides.
     elsewhere_share : float
-        Largest share of a difference at one site that other sites may have, as the upper end of its interval.
+        Largest share of a difference at one site that other sites may have, as the
+        upper end of its interval.
     one_site_z : float
         Standard errors by which the difference at one site exceeds that of others.
     """
@@ -99,52 +115,60 @@ class ArtefactLimits:
 
 
 LIMITS = ArtefactLimits()
-_PATIENTS = Block(patients=True)
-_MEASURE_NOUNS = {"volume": "volumes", "thickness": "thicknesses", "area": "areas", "": "features"}
 
 
 @limit_blas_threads()
-def find_artefacts(study: Study, model: FittedModel | None = None) -> tuple[ArtefactRecord, ...]:
+def find_artefacts(
+    study: Study, indices: pd.DataFrame | None = None
+) -> tuple[ArtefactRecord, ...]:
     """Return the signs that what a study found is an artefact.
 
     Parameters
     ----------
     study : Study
-        The values of its table are looked at as they were read, outlying measurements included.
-    model : FittedModel, optional
-        The model of the study with the R-indices of its people. Left out, for a study that ended without a model, the
-        signs are sought in the table alone.
+        The values of its table are looked at as they were read, outlying measurements
+        included.
+    indices : DataFrame, optional
+        ``participant_id`` and the R-indices of the people of the study. Left out, for a
+        study that ended without them, the signs are sought in the table alone.
 
     Returns
     -------
     tuple of ArtefactRecord
-        Empty where there is no sign. That is not a proof: two sites that differ by a factor below 1.15, for instance,
-        cannot be told from two scanners.
+        Empty where there is no sign. That is not a proof: two sites that differ by a
+        factor below 1.15, for instance, cannot be told from two scanners.
     """
     cohort = _limit_people(study)
     people = BlockValues.of(cohort)
     found = [*_find_uniform_ratios(people), *_find_swapped_sides(people)]
     if not any(each.block == _name_block(_PATIENTS, people) for each in found):
         found += _find_separating_regions(people)
-    if model is not None and model.indices is not None and len(people.sites) > 1:
-        names = [f"r{number + 1}" for number in range(model.n_patterns)]
-        indices = model.indices.set_index(ID)[names].reindex(people.ids).to_numpy(dtype=float)
-        found += _find_patterns_of_one_site(indices, names, people, {each.block for each in found})
+    if indices is not None and len(people.sites) > 1:
+        names = [name for name in indices if re.fullmatch(r"r\d+", str(name))]
+        values = indices.set_index(ID)[names].reindex(people.ids).to_numpy(dtype=float)
+        found += _find_patterns_of_one_site(
+            values, names, people, {each.block for each in found}
+        )
     return (*found, *_list_table_suspicions(study.cohort))
 
 
 def _list_table_suspicions(cohort: Cohort) -> list[ArtefactRecord]:
-    """Return what was suspicious when the table was read, but for few people who may stand twice."""
+    """Return what was suspicious when the table was read, but for few people who may
+    stand twice.
+    """
     limit = MAX_COPIED_SHARE * len(cohort)
     return [
         ArtefactRecord(kind=ArtefactKind.TABLE, block="the table", what=problem.summary)
         for problem in cohort.suspicions
-        if problem.code is not ProblemCode.SUSPECT_COPIES or len(problem.offenders) > limit
+        if problem.code is not ProblemCode.SUSPECT_COPIES
+        or len(problem.offenders) > limit
     ]
 
 
 def _limit_people(study: Study) -> Cohort:
-    """Return the people of a study as they were measured, or a random part of a large study."""
+    """Return the people of a study as they were measured, or a random part of a large
+    study.
+    """
     if len(study.cohort) <= MAX_PEOPLE:
         return study.cohort
     chosen = study.ordered.people[ID].iloc[:MAX_PEOPLE]  # in the order of a hash
@@ -160,21 +184,33 @@ def _name_others(block: Block, people: BlockValues) -> str:
     """Return the people with whom a block is compared."""
     if block.patients:
         return "the controls" + ("" if block.site is None else " there")
-    return "the other sites" if len(people.sites) > 2 else f"site {people.sites[1 - (block.site or 0)]}"
+    return (
+        "the other sites"
+        if len(people.sites) > 2
+        else f"site {people.sites[1 - (block.site or 0)]}"
+    )
 
 
 def _find_uniform_ratios(people: BlockValues) -> list[ArtefactRecord]:
-    """Return a record for each block and measure whose regions, or head size, are those of others times a factor."""
+    """Return a record for each block and measure whose regions, or head size, are those
+    of others times a factor.
+    """
     strongest: dict[tuple[Block, str], Shift] = {}
     for shift in filter(is_uniform, measure_shifts(people)):
         key = (shift.block, shift.measure)
         if key not in strongest or shift.spread < strongest[key].spread:
             strongest[key] = shift
     blocks = {block for block, _ in strongest}
-    shifts = [each for each in strongest.values() if not _is_implied(each, strongest.values())]
+    shifts = [
+        each for each in strongest.values() if not _is_implied(each, strongest.values())
+    ]
     head_size = measure_head_size_shift(people)
     found = [_describe_shift(shift, people) for shift in shifts]
-    if _PATIENTS not in blocks and head_size is not None and is_head_size_shifted(head_size):
+    if (
+        _PATIENTS not in blocks
+        and head_size is not None
+        and is_head_size_shifted(head_size)
+    ):
         found.append(_describe_head_size(head_size))
     return found
 
@@ -195,22 +231,32 @@ def is_uniform(shift: Shift, limits: ArtefactLimits = LIMITS) -> bool:
     size, evenness = abs(shift.shift), abs(shift.shift) / shift.spread
     is_raw = shift.measure == "volume" and not shift.by_head_size
     if shift.block.site is not None and shift.block.patients:
-        return size >= limits.cell_shift and compute_site_z(shift, limits.cell_sd) >= limits.cell_z
+        return (
+            size >= limits.cell_shift
+            and compute_site_z(shift, limits.cell_sd) >= limits.cell_z
+        )
     if shift.block.site is not None:
         least = limits.site_z_raw if is_raw else limits.site_z
-        return size >= limits.site_shift and compute_site_z(shift, limits.site_sd) >= least
+        return (
+            size >= limits.site_shift and compute_site_z(shift, limits.site_sd) >= least
+        )
     if size < limits.min_z * shift.error:
         return False
     evenness_limit = limits.group_evenness_raw if is_raw else limits.group_evenness
     return (
         (size >= limits.group_shift and evenness >= evenness_limit)
         or (size >= limits.large_shift and evenness >= limits.large_evenness)
-        or (shift.shift >= limits.gain_shift and evenness >= limits.gain_evenness and not is_raw)
+        or (
+            shift.shift >= limits.gain_shift
+            and evenness >= limits.gain_evenness
+            and not is_raw
+        )
     )
 
 
 def compute_site_z(shift: Shift, natural_sd: float) -> float:
-    """Return a shift in standard errors that include natural differences and a quarter of the spread.
+    """Return a shift in standard errors that include natural differences and a quarter
+    of the spread.
 
     Parameters
     ----------
@@ -222,11 +268,15 @@ def compute_site_z(shift: Shift, natural_sd: float) -> float:
     -------
     float
     """
-    return float(abs(shift.shift) / np.sqrt(natural_sd**2 + shift.error**2 + (shift.spread / 4) ** 2))
+    return float(
+        abs(shift.shift)
+        / np.sqrt(natural_sd**2 + shift.error**2 + (shift.spread / 4) ** 2)
+    )
 
 
 def is_head_size_shifted(shift: Shift, limits: ArtefactLimits = LIMITS) -> bool:
-    """Return whether the head sizes of the groups differ by more than those of people do.
+    """Return whether the head sizes of the groups differ by more than those of people
+    do.
 
     Parameters
     ----------
@@ -243,20 +293,30 @@ def is_head_size_shifted(shift: Shift, limits: ArtefactLimits = LIMITS) -> bool:
 def _is_implied(shift: Shift, others: Iterable[Shift]) -> bool:
     """Whether a shift follows from another one, and not the other way round.
 
-    A factor on the patients of a site moves the whole site and all patients, and makes other sites look shifted the
-    other way.
+    A factor on the patients of a site moves the whole site and all patients, and makes
+    other sites look shifted the other way.
     """
-    same = [each for each in others if each.measure == shift.measure and each.block != shift.block]
-    of_cells = [each for each in same if each.block.site is not None and each.block.patients]
+    same = [
+        each
+        for each in others
+        if each.measure == shift.measure and each.block != shift.block
+    ]
+    of_cells = [
+        each for each in same if each.block.site is not None and each.block.patients
+    ]
     if shift.block.site is None:
         return any(abs(each.shift) > abs(shift.shift) for each in of_cells)
-    if not shift.block.patients and any(each.block.site == shift.block.site for each in of_cells):
+    if not shift.block.patients and any(
+        each.block.site == shift.block.site for each in of_cells
+    ):
         return True
     size = (abs(shift.shift), -shift.block.site)
     return any(
         (abs(each.shift), -each.block.site) > size
         for each in same
-        if each.block.site is not None and each.block.patients == shift.block.patients and each.shift * shift.shift < 0
+        if each.block.site is not None
+        and each.block.patients == shift.block.patients
+        and each.shift * shift.shift < 0
     )
 
 
@@ -271,9 +331,17 @@ def _describe_shift(shift: Shift, people: BlockValues) -> ArtefactRecord:
     if shift.block.site is not None and shift.block.patients:
         what = f"at site {people.sites[shift.block.site]}, {noun} of the patients are {_format_ratio(ratio)} times "
         what += f"what other sites lead to expect from its controls, nearly throughout ({middle}): "
-    figures = {"ratio": ratio, "low": ends[0], "high": ends[1], "people": float(people.find_people(shift.block).sum())}
+    figures = {
+        "ratio": ratio,
+        "low": ends[0],
+        "high": ends[1],
+        "people": float(people.find_people(shift.block).sum()),
+    }
     return ArtefactRecord(
-        kind=ArtefactKind.UNIFORM_RATIO, block=block, what=what + _name_cause(ratio, shift.measure), figures=figures
+        kind=ArtefactKind.UNIFORM_RATIO,
+        block=block,
+        what=what + _name_cause(ratio, shift.measure),
+        figures=figures,
     )
 
 
@@ -282,7 +350,10 @@ def _describe_head_size(shift: Shift) -> ArtefactRecord:
     what = f"the head size of the patients is {_format_ratio(ratio)} times that of the controls: "
     what += "in another unit, or measured by another program?"
     return ArtefactRecord(
-        kind=ArtefactKind.UNIFORM_RATIO, block="the patients", what=what, figures={"head_size_ratio": ratio}
+        kind=ArtefactKind.UNIFORM_RATIO,
+        block="the patients",
+        what=what,
+        figures={"head_size_ratio": ratio},
     )
 
 
@@ -293,17 +364,31 @@ def _name_cause(ratio: float, measure: str) -> str:
         return "in another unit?"
     if measure == "volume":
         return "in voxels or another unit, divided by head size, or measured by another program?"
-    return "in another unit, or measured by another program?" if measure else "in another unit, or of another assay?"
+    return (
+        "in another unit, or measured by another program?"
+        if measure
+        else "in another unit, or of another assay?"
+    )
 
 
 def _format_ratio(ratio: float) -> str:
-    return f"{ratio:.2g}" if ratio < 0.1 else f"{ratio:.2f}" if ratio < 10 else f"{ratio:,.0f}"
+    return (
+        f"{ratio:.2g}"
+        if ratio < 0.1
+        else f"{ratio:.2f}"
+        if ratio < 10
+        else f"{ratio:,.0f}"
+    )
 
 
 def _find_swapped_sides(people: BlockValues) -> list[ArtefactRecord]:
-    """Return a record for each block whose left and right regions are swapped, the clearest first."""
+    """Return a record for each block whose left and right regions are swapped, the
+    clearest first.
+    """
     found: list[ArtefactRecord] = []
-    for _ in people.sites:  # each block that was found is mirrored before others are looked at
+    for _ in (
+        people.sites
+    ):  # each block that was found is mirrored before others are looked at
         agreements = [each for each in measure_sides(people) if is_swapped(each)]
         if not agreements:
             break
@@ -326,11 +411,17 @@ def is_swapped(agreement: SideAgreement, limits: ArtefactLimits = LIMITS) -> boo
     -------
     bool
     """
-    return agreement.z <= -limits.sides_z and agreement.correlation <= -limits.sides_correlation
+    return (
+        agreement.z <= -limits.sides_z
+        and agreement.correlation <= -limits.sides_correlation
+    )
 
 
 def _describe_sides(agreement: SideAgreement, people: BlockValues) -> ArtefactRecord:
-    block, others = _name_block(agreement.block, people), _name_others(agreement.block, people)
+    block, others = (
+        _name_block(agreement.block, people),
+        _name_others(agreement.block, people),
+    )
     preposition = "in" if agreement.block.patients else "at"
     what = (
         f"left and right are swapped {preposition} {block} or {preposition} {others}: differences between the sides of "
@@ -341,12 +432,18 @@ def _describe_sides(agreement: SideAgreement, people: BlockValues) -> ArtefactRe
         kind=ArtefactKind.SIDES_SWAPPED,
         block=block,
         what=what,
-        figures={"correlation": agreement.correlation, "z": agreement.z, "pairs": float(agreement.pairs)},
+        figures={
+            "correlation": agreement.correlation,
+            "z": agreement.z,
+            "pairs": float(agreement.pairs),
+        },
     )
 
 
 def _find_separating_regions(people: BlockValues) -> list[ArtefactRecord]:
-    """Return a record if three quarters of the regions separate patients from controls almost by themselves."""
+    """Return a record if three quarters of the regions separate patients from controls
+    almost by themselves.
+    """
     aucs = measure_region_aucs(people)
     quartile = float(np.quantile(aucs, 0.25)) if len(aucs) else 0.5
     if quartile < LIMITS.region_auc:
@@ -357,26 +454,38 @@ def _find_separating_regions(people: BlockValues) -> list[ArtefactRecord]:
         f"{quartile:.2f} and more): measured with another scanner or program, or in another batch?"
     )
     figures = {"lower_quartile_auc": quartile, "median_auc": float(np.median(aucs))}
-    return [ArtefactRecord(kind=ArtefactKind.ALL_REGIONS, block="the patients", what=what, figures=figures)]
+    return [
+        ArtefactRecord(
+            kind=ArtefactKind.ALL_REGIONS,
+            block="the patients",
+            what=what,
+            figures=figures,
+        )
+    ]
 
 
 def _find_patterns_of_one_site(
     indices: FloatArray, names: list[str], people: BlockValues, named: set[str]
 ) -> list[ArtefactRecord]:
-    """Return a record for each R-index (N, M) that distinguishes the patients of one site far more than others.
+    """Return a record for each R-index (N, M) that distinguishes the patients of one
+    site far more than others.
 
     A sign at the same site that was found before (``named``) explains it.
     """
     found = []
     for contrast in filter(is_of_one_site, measure_site_contrasts(indices, people)):
-        blocks = {_name_block(Block(contrast.site, patients=patients), people) for patients in (None, True)}
+        blocks = {
+            _name_block(Block(contrast.site, patients=patients), people)
+            for patients in (None, True)
+        }
         if not blocks & named:
             found.append(_describe_contrast(contrast, names[contrast.pattern], people))
     return found
 
 
 def is_of_one_site(contrast: SiteContrast, limits: ArtefactLimits = LIMITS) -> bool:
-    """Return whether patients exceed controls at one site and, as far as can be told, not elsewhere.
+    """Return whether patients exceed controls at one site and, as far as can be told,
+    not elsewhere.
 
     Parameters
     ----------
@@ -388,11 +497,15 @@ def is_of_one_site(contrast: SiteContrast, limits: ArtefactLimits = LIMITS) -> b
     bool
     """
     highest = contrast.elsewhere + 1.64 * contrast.elsewhere_error
-    return compute_contrast_z(contrast) >= limits.one_site_z and highest <= limits.elsewhere_share * contrast.here
+    return (
+        compute_contrast_z(contrast) >= limits.one_site_z
+        and highest <= limits.elsewhere_share * contrast.here
+    )
 
 
 def compute_contrast_z(contrast: SiteContrast) -> float:
-    """Return by how many standard errors the difference at a site exceeds that of other sites.
+    """Return by how many standard errors the difference at a site exceeds that of other
+    sites.
 
     Parameters
     ----------
@@ -406,7 +519,9 @@ def compute_contrast_z(contrast: SiteContrast) -> float:
     return float((contrast.here - contrast.elsewhere) / max(error, 1e-12))
 
 
-def _describe_contrast(contrast: SiteContrast, name: str, people: BlockValues) -> ArtefactRecord:
+def _describe_contrast(
+    contrast: SiteContrast, name: str, people: BlockValues
+) -> ArtefactRecord:
     block = _name_block(Block(contrast.site, patients=True), people)
     what = (
         f"{name} distinguishes {block} far more than those of other sites: they exceed controls by "
@@ -420,4 +535,10 @@ def _describe_contrast(contrast: SiteContrast, name: str, people: BlockValues) -
         "patients_here": float(contrast.patients_here),
         "patients_elsewhere": float(contrast.patients_elsewhere),
     }
-    return ArtefactRecord(kind=ArtefactKind.ONE_SITE, block=block, patterns=(name,), what=what, figures=figures)
+    return ArtefactRecord(
+        kind=ArtefactKind.ONE_SITE,
+        block=block,
+        patterns=(name,),
+        what=what,
+        figures=figures,
+    )

@@ -1,4 +1,7 @@
-"""A bar of progress on a terminal, with a line below it. Imported where there is a terminal, because of rich."""
+"""A bar of progress on a terminal, with a line below it.
+
+Imported where there is a terminal, because of rich.
+"""
 
 from collections.abc import Iterable
 
@@ -15,9 +18,19 @@ class Bar(Progress):
 
     def __init__(self, title: str) -> None:
         self._line = ""
-        texts = (TextColumn("{task.description}", markup=False), TextColumn("{task.fields[status]}"))
+        texts = (
+            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[status]}"),
+        )
         console = Console(stderr=True)
-        super().__init__(texts[0], BarColumn(), TimeElapsedColumn(), texts[1], console=console, transient=True)
+        super().__init__(
+            texts[0],
+            BarColumn(),
+            TimeElapsedColumn(),
+            texts[1],
+            console=console,
+            transient=True,
+        )
         self.add_task(title, total=None, status="begun")
 
     def show_line(self, line: str) -> None:

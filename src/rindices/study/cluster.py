@@ -1,7 +1,9 @@
-"""Engines for many machines, by Dask: on this machine, at a scheduler, or in jobs of Slurm, PBS, LSF or SGE.
+"""Engines for many machines, by Dask: on this machine, at a scheduler, or in jobs of
+Slurm, PBS, LSF or SGE.
 
-A worker trains each member set in a process of its own (`rindices.study.engines`). People are read from the run folder
-and results are written to it, so that nothing is lost with a worker, the scheduler or the client.
+A worker trains each member set in a process of its own (`rindices.study.engines`).
+People are read from the run folder and results are written to it, so that nothing is
+lost with a worker, the scheduler or the client.
 """
 
 import logging
@@ -39,13 +41,25 @@ from rindices.study.store import RunStore
 from rindices.tables.validation.ids import has_control_characters
 
 MAX_SUBMITTED_JOBS = 1000
-"""Member sets submitted at a time: enough for any cluster, and little for the client's memory."""
+"""Member sets submitted at a time: enough for any cluster, and little for the client's
+memory.
+"""
 _POLL_INTERVAL = 0.02  # seconds between checks for finished sets
 _CONNECT_TIMEOUT = 10.0  # seconds
 _SCALE_INTERVAL = 5.0  # seconds between checks of the size of the cluster
 
-CLUSTER_CLASSES = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster"}
-_ACCOUNT_OPTION = {"slurm": "account", "pbs": "account", "lsf": "project", "sge": "project"}
+CLUSTER_CLASSES = {
+    "slurm": "SLURMCluster",
+    "pbs": "PBSCluster",
+    "lsf": "LSFCluster",
+    "sge": "SGECluster",
+}
+_ACCOUNT_OPTION = {
+    "slurm": "account",
+    "pbs": "account",
+    "lsf": "project",
+    "sge": "project",
+}
 _MARGIN_SHARE = 0.1  # share of the wall time in which workers leave
 _MAX_MARGIN_SECONDS = 300.0
 
@@ -64,14 +78,18 @@ def train_in_subprocess(job: TrainingJob) -> None:
         process = _processes[threading.get_ident()] = TrainingProcess()
     try:
         process.train(job)
-    except StudyStoppedError:  # no failure of this set: it continues elsewhere from its checkpoint
+    except (
+        StudyStoppedError
+    ):  # no failure of this set: it continues elsewhere from its checkpoint
         time.sleep(1)
         raise Reschedule from None
 
 
 def kill_trainings(folder: Path) -> None:
     """End the trainings of a study on this worker."""
-    for process in [process for process in _processes.values() if process.folder == folder]:
+    for process in [
+        process for process in _processes.values() if process.folder == folder
+    ]:
         process.kill()
 
 
@@ -79,15 +97,23 @@ def kill_trainings(folder: Path) -> None:
 class DaskEngine:
     """Trains on Dask workers.
 
-    workers: number of workers of a temporary cluster on this machine; -1 for all cores; scheduler: address of a
-    scheduler whose workers are used instead; task: function that runs a job on a worker.
+    Attributes
+    ----------
+    workers : int
+        Number of workers of a temporary cluster on this machine. -1 means all cores.
+    scheduler : str or None
+        Address of a scheduler whose workers are used instead.
+    task : JobFunction
+        Function that runs a job on a worker.
     """
 
     workers: int = -1
     scheduler: str | None = None
     task: JobFunction = train_in_subprocess
 
-    def run(self, jobs: Sequence[TrainingJob], on_message: MessageCallback) -> Iterator[JobResult]:
+    def run(
+        self, jobs: Sequence[TrainingJob], on_message: MessageCallback
+    ) -> Iterator[JobResult]:
         """Run all jobs on the workers."""
         require_packages("dask")
         if self.scheduler is not None:
@@ -97,13 +123,21 @@ class DaskEngine:
         from distributed import LocalCluster
 
         n_workers = count_processes(self.workers, len(jobs))
-        settings = {"n_workers": n_workers, "threads_per_worker": 1, "memory_limit": None}
+        settings = {
+            "n_workers": n_workers,
+            "threads_per_worker": 1,
+            "memory_limit": None,
+        }
         with (
             configure_dask(),
-            LocalCluster(**settings, dashboard_address=":0", silence_logs=logging.CRITICAL) as cluster,
+            LocalCluster(
+                **settings, dashboard_address=":0", silence_logs=logging.CRITICAL
+            ) as cluster,
             connect_client(cluster, on_message) as client,
         ):
-            yield from run_on_client(client, jobs, self.task, lambda: cluster.scale(n_workers))
+            yield from run_on_client(
+                client, jobs, self.task, lambda: cluster.scale(n_workers)
+            )
 
 
 def require_packages(engine: str) -> None:
@@ -113,15 +147,22 @@ def require_packages(engine: str) -> None:
             import_module(package)
     except ModuleNotFoundError as error:
         cure = make_install_command("cluster")
-        raise StudyError(f"the engine {engine} needs {package}, which is not installed: {cure}") from error
+        raise StudyError(
+            f"the engine {engine} needs {package}, which is not installed: {cure}"
+        ) from error
 
 
 def configure_dask() -> AbstractContextManager[Any]:
-    """Return a context in which Dask gives each worker one set at a time and reports each death of a worker."""
+    """Return a context in which Dask gives each worker one set at a time and reports
+    each death of a worker.
+    """
     import dask
 
     settings = {"worker-saturation": 1.0, "allowed-failures": 0}
-    return dask.config.set({f"distributed.scheduler.{key}": value for key, value in settings.items()})  # type: ignore[no-any-return]
+    context: AbstractContextManager[Any] = dask.config.set(
+        {f"distributed.scheduler.{key}": value for key, value in settings.items()}
+    )
+    return context
 
 
 @contextmanager
@@ -129,7 +170,9 @@ def connect_client(address: Any, on_message: MessageCallback) -> Iterator[Any]:
     """Yield a client of a cluster, or of the scheduler at an address."""
     from distributed import Client
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # lost workers are reported by the engine itself
+    logging.getLogger("distributed").setLevel(
+        logging.CRITICAL
+    )  # lost workers are reported by the engine itself
     try:
         client = Client(address, timeout=_CONNECT_TIMEOUT)
     except (OSError, ValueError) as error:
@@ -141,11 +184,15 @@ def connect_client(address: Any, on_message: MessageCallback) -> Iterator[Any]:
 
 
 def run_on_client(
-    client: Any, jobs: Sequence[TrainingJob], task: JobFunction, rescale: Callable[[], None] | None = None
+    client: Any,
+    jobs: Sequence[TrainingJob],
+    task: JobFunction,
+    rescale: Callable[[], None] | None = None,
 ) -> Iterator[JobResult]:
     """Run all jobs on the workers of a client, and yield their results in any order.
 
-    task: function that runs a job on a worker; rescale: called every few seconds, to replace lost workers.
+    task: function that runs a job on a worker; rescale: called every few seconds, to
+    replace lost workers.
     """
     tracker = _JobTracker(client, task, RunStore(jobs[0].folder))
     waiting = iter(jobs)
@@ -181,16 +228,23 @@ class _JobTracker:
         self.group = f"rindices-{sha256(str(store.folder).encode()).hexdigest()[:12]}"
 
     def submit(self, jobs: Sequence[TrainingJob]) -> None:
-        """Submit jobs under the keys of their sets, so that a client that comes back finds its trainings running."""
+        """Submit jobs under the keys of their sets, so that a client that comes back
+        finds its trainings running.
+        """
         if not jobs:
             return
-        keys = [(self.group, f"{job.work.key}-{self.n_retries[job.work.key]}") for job in jobs]
+        keys = [
+            (self.group, f"{job.work.key}-{self.n_retries[job.work.key]}")
+            for job in jobs
+        ]
         futures = self.client.map(self.task, jobs, key=keys)
         self.open.update(zip(futures, jobs, strict=True))
         self.completed_futures.update(futures)
 
     def collect_results(self) -> list[JobResult]:
-        """Return the results since the last call; jobs to be tried again are submitted."""
+        """Return the results since the last call; jobs to be tried again
+        are submitted.
+        """
         results = []
         for future in self.completed_futures.next_batch(block=False):
             job = self.open.pop(future)
@@ -209,52 +263,90 @@ class _JobTracker:
         if future.cancelled():
             self.open.clear()
             again = f"what is finished is in {self.store.folder}; start a scheduler and run again"
-            raise StudyStoppedError(f"the scheduler at {self.client.scheduler.address} is gone: {again}.")
+            raise StudyStoppedError(
+                f"the scheduler at {self.client.scheduler.address} is gone: {again}."
+            )
         error = future.exception() if future.status == "error" else None
         if error is None:
             return JobResult(job.work)
         if not isinstance(error, KilledWorker | WorkerDiedError):
             raise error
-        # Dask blames a worker's death on every set it had; the journal knows which of them had begun.
+        # Dask blames a worker's death on every set it had; the journal knows which of
+        # them had begun.
         key = job.work.key
         n_starts = self.store.count_events("begun")[key] - self.previous_starts[key]
         n_deaths_before_start = self.n_retries[key] + 1 - n_starts
         if n_starts <= MAX_RETRIES and n_deaths_before_start <= MAX_RETRIES:
             return None
-        reason = str(error) if isinstance(error, WorkerDiedError) else "its worker was lost"
-        return JobResult(job.work, f"{reason}, {max(n_starts, n_deaths_before_start)} times")
+        reason = (
+            str(error) if isinstance(error, WorkerDiedError) else "its worker was lost"
+        )
+        return JobResult(
+            job.work, f"{reason}, {max(n_starts, n_deaths_before_start)} times"
+        )
 
 
 @dataclass(frozen=True)
 class QueueEngine:
     """Trains in jobs of a batch system.
 
-    queue: request for each job; workers: number of workers in all jobs, one core each; -1 for the cores of
-    ``queue.jobs`` jobs.
+    Attributes
+    ----------
+    system : str
+        Name of the batch system.
+    queue : QueueConfig
+        Request for each job.
+    workers : int
+        Number of workers in all jobs, one core each. -1 means the cores of
+        ``queue.jobs`` jobs.
     """
 
     system: str
     queue: QueueConfig
     workers: int = -1
 
-    def run(self, jobs: Sequence[TrainingJob], on_message: MessageCallback) -> Iterator[JobResult]:
-        """Train in jobs of the batch system; a job that ends before the study is replaced."""
+    def run(
+        self, jobs: Sequence[TrainingJob], on_message: MessageCallback
+    ) -> Iterator[JobResult]:
+        """Train in jobs of the batch system; a job that ends before the study is
+        replaced.
+        """
         require_packages(self.system)
         import dask_jobqueue
 
-        n_jobs = math.ceil(min(self.workers, len(jobs)) / self.queue.cores) if self.workers > 0 else self.queue.jobs
+        n_jobs = (
+            math.ceil(min(self.workers, len(jobs)) / self.queue.cores)
+            if self.workers > 0
+            else self.queue.jobs
+        )
         logs = jobs[0].folder / "jobs"
-        with configure_dask(), getattr(dask_jobqueue, CLUSTER_CLASSES[self.system])(**self.options(logs)) as cluster:
+        with (
+            configure_dask(),
+            getattr(dask_jobqueue, CLUSTER_CLASSES[self.system])(
+                **self.options(logs)
+            ) as cluster,
+        ):
             cluster.scale(jobs=n_jobs)
-            on_message(f"{self.system}: {n_jobs} jobs of {self.queue.cores} workers; their output is in {logs}")
+            on_message(
+                f"{self.system}: {n_jobs} jobs of {self.queue.cores} workers; their output is in {logs}"
+            )
             with connect_client(cluster, on_message) as client:
-                yield from run_on_client(client, jobs, train_in_subprocess, lambda: cluster.scale(jobs=n_jobs))
+                yield from run_on_client(
+                    client,
+                    jobs,
+                    train_in_subprocess,
+                    lambda: cluster.scale(jobs=n_jobs),
+                )
 
     def options(self, logs: Path) -> dict[str, Any]:
-        """Return the options of dask-jobqueue; workers leave before the wall time: no failure of their sets."""
+        """Return the options of dask-jobqueue; workers leave before the wall time: no
+        failure of their sets.
+        """
         queue = self.queue
         if has_control_characters(str(logs)):
-            raise StudyError(f"{str(logs)!r} holds a control character, which a job script cannot: rename the folder.")
+            raise StudyError(
+                f"{str(logs)!r} holds a control character, which a job script cannot: rename the folder."
+            )
         lifetime = math.floor(compute_worker_lifetime(queue.walltime))
         options = {
             "queue": queue.partition,
@@ -274,16 +366,22 @@ class QueueEngine:
 
 
 def compute_worker_lifetime(walltime: str) -> float:
-    """Return the lifetime of workers in seconds for a wall time [days-]hours:minutes[:seconds]."""
+    """Return the lifetime of workers in seconds for a wall time
+    [days-]hours:minutes[:seconds].
+    """
     days, _, clock = walltime.rpartition("-")
     parts = [int(part) for part in clock.split(":")]
     units = (3600, 60, 1)
-    seconds = 86_400 * int(days or 0) + sum(part * unit for part, unit in zip(parts, units, strict=False))
+    seconds = 86_400 * int(days or 0) + sum(
+        part * unit for part, unit in zip(parts, units, strict=False)
+    )
     return seconds - min(_MARGIN_SHARE * seconds, _MAX_MARGIN_SECONDS)
 
 
 def check_engine(run: RunConfig) -> None:
-    """Raise StudyError if the engine of a study cannot work here; called before anything is computed."""
+    """Raise StudyError if the engine of a study cannot work here; called before
+    anything is computed.
+    """
     if run.engine == "local" and not run.in_parts:
         return
     require_packages("dask" if run.in_parts else run.engine)
@@ -293,10 +391,14 @@ def check_engine(run: RunConfig) -> None:
     if run.engine in CLUSTER_CLASSES:
         import dask_jobqueue
 
-        program = getattr(dask_jobqueue, CLUSTER_CLASSES[run.engine]).job_cls.submit_command.split()[0]
+        program = getattr(
+            dask_jobqueue, CLUSTER_CLASSES[run.engine]
+        ).job_cls.submit_command.split()[0]
         if shutil.which(program) is None:
             here = f"the engine {run.engine} needs the program {program}, which is not on this machine"
-            raise StudyError(f"{here}: run it where jobs are submitted, or with --engine local.")
+            raise StudyError(
+                f"{here}: run it where jobs are submitted, or with --engine local."
+            )
 
 
 def count_workers(run: RunConfig, n_jobs: int) -> int:
@@ -310,10 +412,16 @@ def count_workers(run: RunConfig, n_jobs: int) -> int:
     return count_processes(run.workers, n_jobs)
 
 
-def make_engine(run: RunConfig, on_training: TrainingCallback = NO_OBSERVER.on_training) -> Engine:
-    """Return the engine of a study; on_training: called by the engine of this machine alone."""
+def make_engine(
+    run: RunConfig, on_training: TrainingCallback = NO_OBSERVER.on_training
+) -> Engine:
+    """Return the engine of a study; on_training: called by the engine of this machine
+    alone.
+    """
     if run.engine == "local":
         return LocalEngine(run.workers, on_training)
     if run.engine == "dask":
         return DaskEngine(run.workers, run.scheduler)
-    return QueueEngine(run.engine, getattr(run, run.engine) or QueueConfig(), run.workers)
+    return QueueEngine(
+        run.engine, getattr(run, run.engine) or QueueConfig(), run.workers
+    )

@@ -23,11 +23,14 @@ class StudyWarning(UserWarning):
 
 
 class StudyStoppedError(StudyError):
-    """The study was interrupted from outside. Finished member sets are kept; run it again to go on.
+    """The study was interrupted from outside.
 
-    Attributes
+    Finished member sets are kept; run it again to go on.
+
+    Parameters
     ----------
-    problems : tuple of Problem
+    problems : str, Problem or iterable of Problem
+        What is wrong.
     """
 
 
@@ -42,7 +45,11 @@ class TrainingFailedError(StudyError):
         All that were trained, numbered over all settings.
     """
 
-    def __init__(self, problems: "str | Problem | Iterable[Problem]", members: "Sequence[Member]" = ()) -> None:
+    def __init__(
+        self,
+        problems: "str | Problem | Iterable[Problem]",
+        members: "Sequence[Member]" = (),
+    ) -> None:
         super().__init__(problems)
         self.members = tuple(members)
 
@@ -54,6 +61,9 @@ class TrainingFailedError(StudyError):
 
 class NoPatternError(StudyError):
     """No difference between patients and controls was detected, so there is no model.
+
+    Since rindices 0.2, `rindices.fit` does not raise it: it returns a model whose
+    ``finding`` is ``no_difference``. The name goes in the next version.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Permutation tests before training: whether patients differ from controls, and in how many patterns."""
+"""Permutation tests before training: whether patients differ from controls, and in how
+many patterns.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,9 +10,23 @@ import numpy as np
 from rindices._typing import FloatArray
 from rindices.learners.inference import apply_log_transform
 from rindices.learners.missing_cells import complete_people
-from rindices.model.records import DifferenceRecord, DimensionRecord, PatternCountRecord, PermutationTestRecord
-from rindices.preprocess.missing import estimate_design_moments, fill_by_regression, fill_design
-from rindices.preprocess.residualise import CategoricalCovariate, build_design_matrix, count_columns, derive_codings
+from rindices.model.records import (
+    DifferenceRecord,
+    DimensionRecord,
+    PatternCountRecord,
+    PermutationTestRecord,
+)
+from rindices.preprocess.missing import (
+    estimate_design_moments,
+    fill_by_regression,
+    fill_design,
+)
+from rindices.preprocess.residualise import (
+    CategoricalCovariate,
+    build_design_matrix,
+    count_columns,
+    derive_codings,
+)
 from rindices.selection.dimensions import (
     MAX_PATTERNS,
     SIGNIFICANCE_LEVEL,
@@ -39,9 +55,11 @@ MAX_PARTICIPANTS_PER_GROUP = 2000
 class Finding(StrEnum):
     """Kind of result that a study ends with.
 
-    ``NO_DIFFERENCE``: patients and controls were not found to differ. ``MEAN_DIFFERENCE``: patients differ from
-    controls, but not from each other more than controls do; one R-index along the mean difference. ``PATTERNS``:
-    patients differ from each other, too; one R-index for each pattern.
+    With ``NO_DIFFERENCE``, no difference between patients and controls was found. With
+    ``MEAN_DIFFERENCE``, patients differ from controls, but not from each other more
+    than controls do, and there is one R-index along the mean difference. With
+    ``PATTERNS``, patients differ from each other too, and there is one R-index for each
+    pattern.
     """
 
     NO_DIFFERENCE = "no_difference"
@@ -49,13 +67,21 @@ class Finding(StrEnum):
     PATTERNS = "patterns"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class GroupTests:
     """Results of the tests.
 
-    difference: whether patients differ from controls in any way; dimensions: number of directions in which patients
-    differ from each other; none are counted without a difference; effects: difference of each region, in everyone;
-    smallest_effect: smallest Cohen's d of one region that is detected with a power of 80 %.
+    Attributes
+    ----------
+    difference : GroupTest
+        Whether patients differ from controls in any way.
+    dimensions : DimensionEstimate
+        Number of directions in which patients differ from each other. None are counted
+        without a difference.
+    effects : RegionEffects
+        Difference of each region, in everyone.
+    smallest_effect : float
+        Smallest Cohen's d of one region that is detected with a power of 80 %.
     """
 
     difference: GroupTest
@@ -70,10 +96,14 @@ class GroupTests:
             return Finding.NO_DIFFERENCE
         return Finding.PATTERNS if self.dimensions.number else Finding.MEAN_DIFFERENCE
 
-    def list_numbers_to_try(self, largest: int, from_one: bool = True) -> tuple[int, ...]:
-        """Return the numbers of patterns next to the one of the test, up to the largest that can be trained.
+    def list_numbers_to_try(
+        self, largest: int, from_one: bool = True
+    ) -> tuple[int, ...]:
+        """Return the numbers of patterns next to the one of the test, up to the largest
+        that can be trained.
 
-        from_one: also 1, since the test counts directions, and patterns that differ in their stages have several.
+        from_one: also 1, since the test counts directions, and patterns that differ in
+        their stages have several.
         """
         number = self.dimensions.number
         near = {min(n, largest) for n in (number - 1, number, number + 1) if n >= 1}
@@ -97,31 +127,48 @@ class GroupTests:
 
 @limit_blas_threads()
 def run_group_tests(
-    cohort: Cohort, seed: int = 0, adjust: str | None = None, level: float = SIGNIFICANCE_LEVEL
+    cohort: Cohort,
+    seed: int = 0,
+    adjust: str | None = None,
+    level: float = SIGNIFICANCE_LEVEL,
 ) -> GroupTests:
-    """Test whether patients differ from controls, and in how many patterns they differ from each other.
+    """Test whether patients differ from controls, and in how many patterns they differ
+    from each other.
 
-    Measures enter as logarithms and are adjusted for covariates and site. Only the first scan of a person is used, and
-    at most `MAX_PARTICIPANTS_PER_GROUP` people of each group, drawn at random. Effects of regions are estimated in all.
+    Measures enter as logarithms and are adjusted for covariates and site. Only the
+    first scan of a person is used, and at most `MAX_PARTICIPANTS_PER_GROUP` people of
+    each group, drawn at random. Effects of regions are estimated in all.
 
-    adjust: with ``none``, covariates are ignored; level: significance level of each test.
+    adjust: with ``none``, covariates are ignored; level: significance level of each
+    test.
     """
-    cohort = cohort.take(~cohort.people[ID].duplicated().to_numpy() & (cohort.is_control | cohort.is_patient))
+    cohort = cohort.take(
+        ~cohort.people[ID].duplicated().to_numpy()
+        & (cohort.is_control | cohort.is_patient)
+    )
     everyone = _adjust_groups(cohort, adjust)
-    sample = _subsample_groups(cohort, MAX_PARTICIPANTS_PER_GROUP, np.random.default_rng([seed, 8]))
+    sample = _subsample_groups(
+        cohort, MAX_PARTICIPANTS_PER_GROUP, np.random.default_rng([seed, 8])
+    )
     groups = everyone if sample is cohort else _adjust_groups(sample, adjust)
     difference = compare_groups(groups, seed)
     max_patterns = MAX_PATTERNS if difference.p <= level else 0
     return GroupTests(
-        difference,
-        count_dimensions(groups, seed, level, max_patterns=max_patterns),
-        estimate_region_effects(everyone.people.shifts, everyone.people.design, everyone.patient),
-        smallest_detectable_effect(cohort.n_controls, cohort.n_patients, cohort.n_regions),
+        difference=difference,
+        dimensions=count_dimensions(groups, seed, level, max_patterns=max_patterns),
+        effects=estimate_region_effects(
+            everyone.people.shifts, everyone.people.design, everyone.patient
+        ),
+        smallest_effect=smallest_detectable_effect(
+            cohort.n_controls, cohort.n_patients, cohort.n_regions
+        ),
     )
 
 
 def _adjust_groups(cohort: Cohort, adjust: str | None) -> AdjustedGroups:
-    covariates = cohort.covariates.iloc[:, :0] if adjust == "none" else cohort.covariates
+    covariates = (
+        cohort.covariates.iloc[:, :0] if adjust == "none" else cohort.covariates
+    )
     # codings and imputed values are of everyone, so that labels do not matter
     codings = derive_codings(covariates, log=adjust != "linear")
     encoded = build_design_matrix(codings, covariates)
@@ -129,30 +176,40 @@ def _adjust_groups(cohort: Cohort, adjust: str | None) -> AdjustedGroups:
     ends = np.cumsum([count_columns(coding) for coding in codings])
     columns = [
         CovariateColumns(part, isinstance(coding, CategoricalCovariate))
-        for coding, part in zip(codings, np.split(design, ends, axis=1)[:-1], strict=True)
+        for coding, part in zip(
+            codings, np.split(design, ends, axis=1)[:-1], strict=True
+        )
     ]
     strata = np.zeros(len(cohort), dtype=np.intp)
     if SITE in cohort.people:
         strata = np.unique(cohort.people[SITE].astype(str), return_inverse=True)[1]
     shifts = log_transform_volumes(cohort.volumes.to_numpy(dtype=float))
     sites = np.eye(strata.max() + 1)[strata][:, 1:]
-    shifts = _complete_shifts(shifts, np.column_stack([sites, *(each.values for each in columns)]))
+    shifts = _complete_shifts(
+        shifts, np.column_stack([sites, *(each.values for each in columns)])
+    )
     return AdjustedGroups.build(shifts, columns, strata, cohort.is_patient)
 
 
 def _complete_shifts(shifts: FloatArray, design: FloatArray) -> FloatArray:
-    """Draw the missing cells of people (N, R), given the others and covariates (N, P); groups do not matter."""
+    """Draw the missing cells of people (N, R), given the others and covariates (N, P);
+    groups do not matter.
+    """
     if not np.isnan(shifts).any():
         return shifts
     predicted = fill_by_regression(shifts, design)
     columns = np.column_stack([np.ones(len(design)), design])
     predicted = columns @ np.linalg.lstsq(columns, predicted, rcond=None)[0]
     everyone = np.zeros(len(shifts), dtype=np.intp)
-    return np.asarray(predicted + complete_people(shifts - predicted, everyone, np.random.default_rng(0)))
+    return np.asarray(
+        predicted
+        + complete_people(shifts - predicted, everyone, np.random.default_rng(0))
+    )
 
 
 def log_transform_volumes(volumes: FloatArray) -> FloatArray:
-    """Return logarithms of volumes (N, R) relative to each region's mean, with the tangent below a tenth of it.
+    """Return logarithms of volumes (N, R) relative to each region's mean, with the
+    tangent below a tenth of it.
 
     A table with negative values holds no volumes; it is standardised instead.
     """
@@ -165,39 +222,72 @@ def log_transform_volumes(volumes: FloatArray) -> FloatArray:
     return standardise_columns(volumes)
 
 
-def _subsample_groups(cohort: Cohort, max_size: int, rng: np.random.Generator) -> Cohort:
+def _subsample_groups(
+    cohort: Cohort, max_size: int, rng: np.random.Generator
+) -> Cohort:
     if max(cohort.n_controls, cohort.n_patients) <= max_size:
         return cohort
-    groups = [rng.permutation(np.flatnonzero(mask))[:max_size] for mask in (cohort.is_control, cohort.is_patient)]
+    groups = [
+        rng.permutation(np.flatnonzero(mask))[:max_size]
+        for mask in (cohort.is_control, cohort.is_patient)
+    ]
     return cohort.take(np.concatenate(groups))
 
 
 def make_number_record(
-    tests: GroupTests, forced: int | None, chosen: int | None, decided_by: str = "agreement"
+    tests: GroupTests,
+    forced: int | None,
+    chosen: int | None,
+    decided_by: str = "agreement",
 ) -> PatternCountRecord:
     """Return the number of patterns by agreement and by the test, and why they differ.
 
-    forced: number that the study asks for, if it names a single one; chosen: number of patterns of the model; None if
-    there is none, or only an index of the mean difference; decided_by: how settings were compared.
+    Parameters
+    ----------
+    tests : GroupTests
+        Tests of the groups.
+    forced : int or None
+        Number that the study asks for, if it names a single one.
+    chosen : int or None
+        Number of patterns of the model. None if there is none, or only an index of the
+        mean difference.
+    decided_by : str
+        How settings were compared.
     """
     estimate = tests.dimensions
-    errors = [compute_p_error(each.p, each.relabellings) for each in estimate.dimension_tests]
+    errors = [
+        compute_p_error(each.p, each.relabellings) for each in estimate.dimension_tests
+    ]
     curve = [
-        DimensionRecord(each.patterns, each.excess, *each.chance, each.p, each.relabellings, error, each.statistic)
+        DimensionRecord(
+            each.patterns,
+            each.excess,
+            *each.chance,
+            each.p,
+            each.relabellings,
+            error,
+            each.statistic,
+        )
         for each, error in zip(estimate.dimension_tests, errors, strict=True)
     ]
     return PatternCountRecord(
         by_agreement=None if forced else chosen,
         by_test=estimate.number,
         forced=forced,
-        why="" if chosen is None else explain_disagreement(tests, chosen, forced is not None),
-        test=PermutationTestRecord(estimate.number, estimate.level, estimate.overlap, tuple(curve)),
+        why=""
+        if chosen is None
+        else explain_disagreement(tests, chosen, forced is not None),
+        test=PermutationTestRecord(
+            estimate.number, estimate.level, estimate.overlap, tuple(curve)
+        ),
         decided_by=decided_by,
     )
 
 
 def explain_disagreement(tests: GroupTests, chosen: int, is_forced: bool) -> str:
-    """Return in words why the test and the model have different numbers of patterns; empty if they do not."""
+    """Return in words why the test and the model have different numbers of patterns;
+    empty if they do not.
+    """
     tested = tests.dimensions.number
     if tested == chosen:
         return ""

@@ -1,4 +1,6 @@
-"""Progress of a fit: the time left at the pace since the start, as a bar in a terminal and as a line in a notebook."""
+"""Progress of a fit: the time left at the pace since the start, as a bar in a terminal
+and as a line in a notebook.
+"""
 
 import math
 import sys
@@ -21,8 +23,9 @@ SECONDS_BETWEEN_LINES = 10.0
 class Pace:
     """Says how much of a work is done, and how long the rest takes.
 
-    Pieces that finish together would make a pace of the last pieces jump. The time left is never raised: where the work
-    becomes slower, it stands still until the work has caught up.
+    Pieces that finish together would make a pace of the last pieces jump. The time left
+    is never raised: where the work becomes slower, it stands still until the work has
+    caught up.
     """
 
     def __init__(self) -> None:
@@ -31,9 +34,13 @@ class Pace:
         self._initially_done: int | None = None
 
     def describe(self, done: int, total: int, piece: object = None) -> str:
-        """Return that ``done`` of ``total`` pieces are finished, the last one just now unless ``piece`` is None."""
+        """Return that ``done`` of ``total`` pieces are finished, the last one just now
+        unless ``piece`` is None.
+        """
         if self._initially_done is None:
-            self._initially_done = done if piece is None else done - 1  # from an earlier run, which took no time now
+            self._initially_done = (
+                done if piece is None else done - 1
+            )  # from an earlier run, which took no time now
         advance, time_left = done - self._initially_done, "begun"
         if advance > 0:
             seconds = (time.monotonic() - self._start) / advance * (total - done)
@@ -43,24 +50,35 @@ class Pace:
 
 
 class TrainingProgress:
-    """Says where the training of member sets stands; of several at the same time, the first one.
+    """Says where the training of member sets stands; of several at the same time, the
+    first one.
 
-    seconds_between: least time between two lines. The first line with losses does not wait.
+    seconds_between: least time between two lines. The first line with losses does not
+    wait.
     """
 
     def __init__(self, seconds_between: float) -> None:
         self._seconds_between, self._resumed = seconds_between, set[str]()
-        self._shown, self._heard_at, self._line_at, self._has_losses = "", -math.inf, -math.inf, False
+        self._shown, self._heard_at, self._line_at, self._has_losses = (
+            "",
+            -math.inf,
+            -math.inf,
+            False,
+        )
 
     def announce(self, work: MemberSet, event: TrainingEvent) -> str:
-        """Return from which step an interrupted training goes on, once for each member set; otherwise ''."""
+        """Return from which step an interrupted training goes on, once for each member
+        set; otherwise ''.
+        """
         if not event.resumed_from or work.key in self._resumed:
             return ""
         self._resumed.add(work.key)
         return f"{_describe_point(work)}: resumed from step {event.resumed_from:,}"
 
     def describe(self, work: MemberSet, event: TrainingEvent) -> str:
-        """Return where the training of a member set stands; '' while another one is shown, or too early."""
+        """Return where the training of a member set stands; '' while another one is
+        shown, or too early.
+        """
         now = time.monotonic()
         if work.key != self._shown and now - self._heard_at < SECONDS_BETWEEN_LINES:
             return ""
@@ -73,19 +91,27 @@ class TrainingProgress:
 
 
 def _describe_point(work: MemberSet) -> str:
-    number, weight = format_count(work.point.n_patterns, "pattern"), work.point.orthogonality
+    number, weight = (
+        format_count(work.point.n_patterns, "pattern"),
+        work.point.orthogonality,
+    )
     return number if weight is None else f"{number}, lambda {weight:g}"
 
 
 class FitProgress:
     """Progress of a function of Python on standard error.
 
-    is_wanted: left out, a bar is shown in a terminal and a line in a notebook, and nothing elsewhere, so that logs stay
-    short. True also prints a line now and then elsewhere; False prints nothing.
+    is_wanted: left out, a bar is shown in a terminal and a line in a notebook, and
+    nothing elsewhere, so that logs stay short. True also prints a line now and then
+    elsewhere; False prints nothing.
     """
 
     def __init__(self, title: str, is_wanted: bool | None = None) -> None:
-        self._title, self._pace, self._bar = title, Pace(), None if is_wanted is False else find_bar(title)
+        self._title, self._pace, self._bar = (
+            title,
+            Pace(),
+            None if is_wanted is False else find_bar(title),
+        )
         is_notebook = "ipykernel" in sys.modules
         self._show: Callable[[str, bool], None] | None = None
         if self._bar is not None:
@@ -99,7 +125,9 @@ class FitProgress:
         self._training = TrainingProgress(SECONDS_BETWEEN_LINES if is_line else 0.0)
 
     def update(self, done: int, total: int, piece: object = None) -> None:
-        """Report that ``done`` of ``total`` pieces are finished, see `Pace.describe`."""
+        """Report that ``done`` of ``total`` pieces are finished, see
+        `Pace.describe`.
+        """
         line = self._pace.describe(done, total, piece)
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done, total=total)
@@ -124,7 +152,9 @@ class FitProgress:
     def _say(self, line: str) -> None:
         """Print a line that stays."""
         if self._bar is not None:
-            self._bar.console.print(f"{self._title}: {line}", markup=False, highlight=False)
+            self._bar.console.print(
+                f"{self._title}: {line}", markup=False, highlight=False
+            )
         else:
             start = "\n" if self._has_line else ""
             sys.stderr.write(f"{start}{self._title}: {line}\n")

@@ -8,18 +8,24 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, Field
 
 from rindices._typing import AnyArray
-from rindices.atomic import write_atomically
+from rindices.atomic import PRIVATE_FOLDER_MODE, write_atomically
 from rindices.errors import ModelError, StudyError, explain_write_errors
-from rindices.learners.ensemble import HeldOutLikelihood, Member, NetworkTraining, TrainingOutcome
+from rindices.learners.ensemble import (
+    HeldOutLikelihood,
+    Member,
+    NetworkTraining,
+    TrainingOutcome,
+)
 from rindices.learners.gan.recipe import LOSS_NAMES
 from rindices.learners.inference import HEADS_BY_KIND, SEVERITY_LEVELS
 from rindices.learners.prepared_people import PreparedPeople
@@ -35,6 +41,7 @@ FILE_VISIBILITY_TIMEOUT = 60.0
 """Seconds within which a file written on one machine must be visible on another."""
 MAKE_ROOM = "make room and run again"
 """What to do if the store cannot be written."""
+_LIKELIHOODS = tuple(each.name for each in fields(HeldOutLikelihood))
 
 
 class RunStore:
@@ -45,8 +52,10 @@ class RunStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with explain_write_errors(f"to {folder}", StudyError, "give another folder with --out"):
-            folder.mkdir(parents=True, exist_ok=True)
+        with explain_write_errors(
+            f"to {folder}", StudyError, "give another folder with --out"
+        ):
+            folder.mkdir(PRIVATE_FOLDER_MODE, parents=True, exist_ok=True)
 
     def path(self, work: MemberSet) -> Path:
         """Return the file of a member set."""
@@ -60,24 +69,45 @@ class RunStore:
         """Write a finished member set and delete its checkpoint."""
         arrays: dict[str, AnyArray] = {}
         for index, member in enumerate(members):
-            arrays |= {f"{index}.{name}": array for name, array in member.head.to_arrays().items()}
+            arrays |= {
+                f"{index}.{name}": array
+                for name, array in member.head.to_arrays().items()
+            }
             arrays[f"{index}.patterns"] = member.patterns
             if member.training is not None:
-                arrays |= {f"{index}.networks.{name}": weight for name, weight in member.training.weights.items()}
+                arrays |= {
+                    f"{index}.networks.{name}": weight
+                    for name, weight in member.training.weights.items()
+                }
                 arrays[f"{index}.losses"] = member.training.losses
         states = [
-            [each.number, str(each.outcome), each.steps, _replace_nonfinite(each.evidence), each.held_out]
+            [
+                each.number,
+                str(each.outcome),
+                each.steps,
+                _replace_nonfinite(each.evidence),
+                None if each.held_out is None else list(vars(each.held_out).values()),
+            ]
             for each in members
         ]
         regions = int(members[0].patterns.shape[2])
-        metadata = {"key": work.key, "kind": members[0].head.kind, "regions": regions, "members": states}
-        metadata["trainings"] = [_describe_training(member.training) for member in members]
+        metadata = {
+            "key": work.key,
+            "kind": members[0].head.kind,
+            "regions": regions,
+            "members": states,
+        }
+        metadata["trainings"] = [
+            _describe_training(member.training) for member in members
+        ]
         with explain_write_errors(str(self.path(work)), StudyError, MAKE_ROOM):
             write_safetensors(self.path(work), arrays, metadata)
         self.checkpoint_path(work).unlink(missing_ok=True)
 
     def load(self, work: MemberSet) -> list[Member] | None:
-        """Return a finished member set; None if it is missing or damaged, so that it is trained again."""
+        """Return a finished member set; None if it is missing or damaged, so that it is
+        trained again.
+        """
         path = self.path(work)
         if not path.is_file():
             return None
@@ -87,40 +117,63 @@ class RunStore:
             return None
 
     def save_people(self, people: Sequence[PreparedPeople]) -> Path:
-        """Write the people of a set of members for the workers; the name of the file depends on its content."""
-        fields = [(f"{k}.{name}", array) for k, each in enumerate(people) for name, array in each._asdict().items()]
+        """Write the people of a set of members for the workers; the name of the file
+        depends on its content.
+        """
+        arrays = [
+            (f"{k}.{name}", array)
+            for k, each in enumerate(people)
+            for name, array in vars(each).items()
+        ]
         content = io.BytesIO()
-        np.savez(content, **{name: array for name, array in fields if array is not None})
-        path = self.folder.absolute() / f"people-{hashlib.sha256(content.getbuffer()).hexdigest()[:16]}.npz"
+        np.savez(
+            content, **{name: array for name, array in arrays if array is not None}
+        )
+        path = (
+            self.folder.absolute()
+            / f"people-{hashlib.sha256(content.getbuffer()).hexdigest()[:16]}.npz"
+        )
         with explain_write_errors(str(path), StudyError, MAKE_ROOM):
             write_atomically(path, content.getbuffer())
         return path
 
     def wait_for(self, work: MemberSet) -> None:
-        """Wait until a set that a worker has finished is visible here; shared file systems are slow."""
+        """Wait until a set that a worker has finished is visible here; shared file
+        systems are slow.
+        """
         if not _wait_for_file(self.path(work)):
-            raise StudyError(f"{self.path(work)} was written but is not seen here: give an --out that all nodes share.")
+            raise StudyError(
+                f"{self.path(work)} was written but is not seen here: give an --out that all nodes share."
+            )
 
     def log_event(self, event: str, work: MemberSet) -> None:
         """Write an event of a member set to the journal of this process."""
         journal = self.folder / "journal"
         journal.mkdir(exist_ok=True)
         now = datetime.now().astimezone().isoformat(timespec="seconds")
-        with (journal / f"{socket.gethostname()}-{os.getpid()}.tsv").open("a", encoding="utf-8") as file:
+        with (journal / f"{socket.gethostname()}-{os.getpid()}.tsv").open(
+            "a", encoding="utf-8"
+        ) as file:
             file.write(f"{now}\t{event}\t{work.key}\n")
 
     def count_events(self, event: str) -> Counter[str]:
-        """Return how often an event is in the journals of all processes, by the key of the member set."""
+        """Return how often an event is in the journals of all processes, by the key of
+        the member set.
+        """
         counts: Counter[str] = Counter()
         for path in (self.folder / "journal").glob("*.tsv"):
             lines = (line.split("\t") for line in path.read_text("utf-8").splitlines())
-            counts.update(parts[2] for parts in lines if parts[1:2] == [event] and len(parts) == 3)
+            counts.update(
+                parts[2] for parts in lines if parts[1:2] == [event] and len(parts) == 3
+            )
         return counts
 
 
 @lru_cache(maxsize=1)
 def load_people(path: Path) -> list[PreparedPeople]:
-    """Return the people that `RunStore.save_people` wrote; a process keeps the last ones that it has read."""
+    """Return the people that `RunStore.save_people` wrote; a process keeps the last
+    ones that it has read.
+    """
     if not _wait_for_file(path):
         raise StudyError(
             f"{socket.gethostname()} does not see {path}: give an --out on a file system that all workers share."
@@ -155,6 +208,7 @@ _HeldOutRecord = tuple[  # the fields of `HeldOutLikelihood`
     str,
     float | None,
     float | None,
+    float | None,
 ]
 _MemberRecord = tuple[
     int,
@@ -166,15 +220,29 @@ _MemberRecord = tuple[
 
 
 class _TrainingRecord(BaseModel):
-    """Training of a member with networks: whether it met the bars, steps at its checks, and shapes of its weights."""
+    """Training of a member with networks.
+
+    Attributes
+    ----------
+    met_bars : bool
+        Whether the losses were below the bars of the recipe at the last check.
+    checks : list of int
+        Steps of the checks.
+    shapes : dict
+        Shape of each weight.
+    """
 
     met_bars: bool
     checks: list[int]
     shapes: dict[str, tuple[int, ...]]
 
     def list_shapes(self, index: int) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of all arrays of the training of a member, by their names in the file."""
-        shapes = {f"{index}.networks.{name}": shape for name, shape in self.shapes.items()}
+        """Return the shapes of all arrays of the training of a member, by their names
+        in the file.
+        """
+        shapes = {
+            f"{index}.networks.{name}": shape for name, shape in self.shapes.items()
+        }
         return shapes | {f"{index}.losses": (len(self.checks), len(LOSS_NAMES))}
 
     def build(self, arrays: Mapping[str, AnyArray], index: int) -> NetworkTraining:
@@ -191,13 +259,29 @@ def _describe_training(training: NetworkTraining | None) -> dict[str, object] | 
     if training is None:
         return None
     shapes = {name: list(weight.shape) for name, weight in training.weights.items()}
-    return {"met_bars": training.met_bars, "checks": training.checks.tolist(), "shapes": shapes}
+    return {
+        "met_bars": training.met_bars,
+        "checks": training.checks.tolist(),
+        "shapes": shapes,
+    }
 
 
 class _MemberSetMetadata(BaseModel):
-    """Metadata of a member set: number, outcome, steps, evidence and held-out likelihood of each member.
+    """Metadata of a member set.
 
-    trainings: of members with networks; None for others, and empty in sets of rindices 0.1.0.
+    Attributes
+    ----------
+    key : str
+        Key of the member set.
+    kind : str
+        Kind of head of the members.
+    regions : int
+        Number of regions.
+    members : list of _MemberRecord
+        Number, outcome, steps, evidence and held-out likelihood of each member.
+    trainings : list of _TrainingRecord or None
+        Training of each member with networks, and None for others. Sets written by
+        rindices 0.1.0 have none.
     """
 
     key: str
@@ -211,30 +295,59 @@ def _load_members(path: Path, work: MemberSet) -> list[Member]:
     metadata = _MemberSetMetadata.model_validate(read_metadata(path))
     if metadata.key != work.key:
         raise ValueError(metadata.key)
-    head, regions, patterns = HEADS_BY_KIND[metadata.kind], metadata.regions, work.point.n_patterns
-    shapes = head.shapes(regions, patterns) | {"patterns": (len(SEVERITY_LEVELS), patterns, regions)}
+    head, regions = HEADS_BY_KIND[metadata.kind], metadata.regions
+    patterns = work.point.n_patterns
+    shapes = head.shapes(regions, patterns) | {
+        "patterns": (len(SEVERITY_LEVELS), patterns, regions)
+    }
     trainings = metadata.trainings or [None] * len(metadata.members)
     expected: dict[str, tuple[int, ...]] = {}
     unchecked: set[str] = set()
-    for index, (state, networks) in enumerate(zip(metadata.members, trainings, strict=True)):
+    for index, (state, networks) in enumerate(
+        zip(metadata.members, trainings, strict=True)
+    ):
         own = {f"{index}.{name}": shape for name, shape in shapes.items()}
         own |= {} if networks is None else networks.list_shapes(index)
         expected |= own
         unchecked |= set(own) if state[1] is TrainingOutcome.DIVERGED else set()
     arrays = read_arrays(path, expected, unchecked)
     members = []
-    for index, (number, outcome, steps, record, likelihoods) in enumerate(metadata.members):
+    for index, (number, outcome, steps, record, likelihoods) in enumerate(
+        metadata.members
+    ):
         fields = {name: arrays[f"{index}.{name}"] for name in shapes}
-        evidence = None if record is None else (*record[:2], math.nan if record[2] is None else record[2])
-        held_out = None if likelihoods is None else HeldOutLikelihood(*likelihoods)
+        evidence = (
+            None
+            if record is None
+            else (*record[:2], math.nan if record[2] is None else record[2])
+        )
+        held_out = None
+        if likelihoods is not None:
+            by_name: dict[str, Any] = dict(zip(_LIKELIHOODS, likelihoods, strict=True))
+            held_out = HeldOutLikelihood(**by_name)
         networks = trainings[index]
         training = None if networks is None else networks.build(arrays, index)
         members.append(
-            Member(number, outcome, steps, head.from_arrays(fields), fields["patterns"], evidence, held_out, training)
+            Member(
+                number=number,
+                outcome=outcome,
+                steps=steps,
+                head=head.from_arrays(fields),
+                patterns=fields["patterns"],
+                evidence=evidence,
+                held_out=held_out,
+                training=training,
+            )
         )
     return members
 
 
-def _replace_nonfinite(evidence: tuple[float, float, float] | None) -> list[float | None] | None:
+def _replace_nonfinite(
+    evidence: tuple[float, float, float] | None,
+) -> list[float | None] | None:
     """Return evidence for JSON; the difference agreement of a single pattern is NaN."""
-    return None if evidence is None else [value if math.isfinite(value) else None for value in evidence]
+    return (
+        None
+        if evidence is None
+        else [value if math.isfinite(value) else None for value in evidence]
+    )

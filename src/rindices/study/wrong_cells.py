@@ -11,19 +11,32 @@ import pandas as pd
 from rindices.errors import Problem, Severity, StudyError
 from rindices.learners.prepared_people import deal_folds, hash_people
 from rindices.learners.wrong_cells import CellComparison, find_wrong_cells
-from rindices.model.apply_checks import report_wrong_cells, resolve_on_outlier, tabulate_wrong_cells
+from rindices.model.apply_checks import (
+    report_wrong_cells,
+    resolve_on_outlier,
+    tabulate_wrong_cells,
+)
 from rindices.preprocess.measures import resolve_adjustment
 from rindices.preprocess.residualise import build_complete_design, derive_codings
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CheckedCohort:
-    """A cohort after the search for wrong cells.
+    """A cohort after the search for outlying measurements.
 
-    cohort: for learning; wrong cells are missing or, where they are few, what was expected, unless they are kept; all
-    cells of people whose row has failed are missing; applied: for the R-indices of these people, who keep their row;
-    table: ids, ``region``, ``value`` and ``expected`` of each wrong cell; problems: what to report.
+    Attributes
+    ----------
+    cohort : Cohort
+        People for learning. Outlying measurements are missing or, where they are few,
+        what was expected, unless they are kept. People whose row has failed have no
+        measurements.
+    applied : Cohort
+        People for the R-indices. Those whose row has failed keep it.
+    table : DataFrame
+        IDs, ``region``, ``value`` and ``expected`` of each outlying measurement.
+    problems : tuple of Problem
+        What to report.
     """
 
     cohort: Cohort
@@ -32,49 +45,87 @@ class CheckedCohort:
     problems: tuple[Problem, ...]
 
     def cohort_or_raise(self) -> Cohort:
-        """Return the cohort for learning; raise StudyError where wrong cells are refused."""
-        if errors := [problem for problem in self.problems if problem.severity is Severity.ERROR]:
+        """Return the cohort for learning; raise StudyError where wrong cells are
+        refused.
+        """
+        if errors := [
+            problem for problem in self.problems if problem.severity is Severity.ERROR
+        ]:
             raise StudyError(errors)
         return self.cohort
 
 
-def check_cells(cohort: Cohort, seed: int, adjust: str | None, on_outlier: str | None) -> CheckedCohort:
-    """Find wrong cells of all scans; what is learnt of a person's group comes from other people.
+def check_cells(
+    cohort: Cohort, seed: int, adjust: str | None, on_outlier: str | None
+) -> CheckedCohort:
+    """Find outlying measurements of all scans.
 
-    adjust: scale of the adjustment that the study names; on_outlier: see `rindices.fit`.
+    What is learnt of a person's group comes from other people.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    seed : int
+        Seed of the division into folds.
+    adjust : str or None
+        Scale of the adjustment that the study names.
+    on_outlier : str or None
+        See `rindices.fit`.
     """
     policy = resolve_on_outlier(on_outlier, cohort.unit)
     if GROUP not in cohort.people or policy == "keep":
-        return CheckedCohort(cohort, cohort, pd.DataFrame(), ())
+        return CheckedCohort(
+            cohort=cohort, applied=cohort, table=pd.DataFrame(), problems=()
+        )
     scans = cohort if cohort.visits is None else cohort.visits
     comparison = _compare_cells(scans, cohort, seed, adjust)
-    table, problems = tabulate_wrong_cells(scans, comparison), tuple(report_wrong_cells(scans, comparison, policy))
+    table, problems = (
+        tabulate_wrong_cells(scans, comparison),
+        tuple(report_wrong_cells(scans, comparison, policy)),
+    )
     if not len(table) or policy != "model":
-        return CheckedCohort(cohort, cohort, table, problems)
-    is_failed = np.broadcast_to(comparison.is_failed[:, None], comparison.is_wrong.shape)
+        return CheckedCohort(
+            cohort=cohort, applied=cohort, table=table, problems=problems
+        )
+    is_failed = np.broadcast_to(
+        comparison.is_failed[:, None], comparison.is_wrong.shape
+    )
     # a table with few wrong cells stays complete, which is faster to learn from
     instead = comparison.expected if comparison.is_rare else np.nan
     volumes = scans.volumes.mask(comparison.is_wrong & ~is_failed, instead)
-    learnt, applied = (_set_volumes(cohort, scans, each) for each in (volumes.mask(is_failed), volumes))
-    return CheckedCohort(learnt, applied, table, problems)
+    learnt, applied = (
+        _set_volumes(cohort, scans, each) for each in (volumes.mask(is_failed), volumes)
+    )
+    return CheckedCohort(cohort=learnt, applied=applied, table=table, problems=problems)
 
 
 def _set_volumes(cohort: Cohort, scans: Cohort, volumes: pd.DataFrame) -> Cohort:
     """Return a cohort with other volumes (N, R) of its scans."""
     if scans is cohort:
         return replace(cohort, volumes=volumes)
-    keys = [pd.MultiIndex.from_frame(each.people[[ID, SESSION]]) for each in (scans, cohort)]
+    keys = [
+        pd.MultiIndex.from_frame(each.people[[ID, SESSION]]) for each in (scans, cohort)
+    ]
     first = volumes.iloc[keys[0].get_indexer(keys[1])].reset_index(drop=True)
     return replace(cohort, volumes=first, visits=replace(scans, volumes=volumes))
 
 
-def _compare_cells(scans: Cohort, cohort: Cohort, seed: int, adjust: str | None) -> CellComparison:
+def _compare_cells(
+    scans: Cohort, cohort: Cohort, seed: int, adjust: str | None
+) -> CellComparison:
     """Return the wrong cells of the scans of a cohort."""
     scale = resolve_adjustment(scans, adjust)
     covariates = scans.covariates.iloc[:, :0] if scale == "none" else scans.covariates
-    design = build_complete_design(derive_codings(covariates, log=scale == "log"), covariates, covariates)
+    design = build_complete_design(
+        derive_codings(covariates, log=scale == "log"), covariates, covariates
+    )
     if SITE in scans.people:
-        design = np.column_stack([design, pd.get_dummies(scans.people[SITE].astype(str)).to_numpy(dtype=float)])
+        design = np.column_stack(
+            [
+                design,
+                pd.get_dummies(scans.people[SITE].astype(str)).to_numpy(dtype=float),
+            ]
+        )
     values = cohort.volumes.to_numpy(dtype=float)
     folds = deal_folds(hash_people(values, seed, 0), cohort.people[GROUP].tolist())
     fold_by_id = dict(zip(cohort.people[ID], folds, strict=True))
@@ -85,4 +136,8 @@ def _compare_cells(scans: Cohort, cohort: Cohort, seed: int, adjust: str | None)
         scans.is_patient.astype(np.intp),
         scans.people[ID].map(fold_by_id).to_numpy(dtype=np.intp),
     )
-    return comparison._replace(expected=np.exp(comparison.expected)) if scale == "log" else comparison
+    return (
+        comparison._replace(expected=np.exp(comparison.expected))
+        if scale == "log"
+        else comparison
+    )

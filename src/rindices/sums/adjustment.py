@@ -1,12 +1,14 @@
-"""Adjustment, harmonisation, tests, log transform and effects of regions, from sums over people.
+"""Adjustment, harmonisation, tests, log transform and effects of regions, from sums
+over people.
 
-The estimates are those of `rindices.preprocess` and `rindices.selection.group_difference`, of everyone and of the
-people of each member. One thing differs: ranges of numeric covariates are mean +- 2.5 standard deviations, because the
-smallest and the largest value are those of single people.
+The estimates are those of `rindices.preprocess` and
+`rindices.selection.group_difference`, of everyone and of the people of each member. One
+thing differs: ranges of numeric covariates are mean +- 2.5 standard deviations, because
+the smallest and the largest value are those of single people.
 
-Where parts are sites, each is a site of ComBat (`rindices.preprocess.harmonise`). What all sites have in common follows
-from the products of covariates and regions. Each site then finds its own shift and scale, and gives products without
-them.
+Where parts are sites, each is a site of ComBat (`rindices.preprocess.harmonise`). What
+all sites have in common follows from the products of covariates and regions. Each site
+then finds its own shift and scale, and gives products without them.
 
 Shape letters: K sites, R regions, P columns of the design.
 """
@@ -21,14 +23,24 @@ from rindices._typing import FloatArray
 from rindices.errors import PreprocessingError
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.contrastive.rotation import PeopleMoments
-from rindices.learners.inference import SHARES, ContrastiveHead, TransformSums, find_share
+from rindices.learners.inference import (
+    SHARES,
+    ContrastiveHead,
+    TransformSums,
+    find_share,
+)
 from rindices.learners.normal_variation import shrink_normal_scatter
 from rindices.learners.people_source import PeopleSet
 from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess import residualise
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.pipeline import Preprocessing
-from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD, Standardiser, refuse_constant_regions
+from rindices.preprocess.standardise import (
+    CONTROL_MEAN,
+    CONTROL_SD,
+    Standardiser,
+    refuse_constant_regions,
+)
 from rindices.selection import group_difference
 from rindices.selection.block_tests import BlockSums, compare_blocks
 from rindices.study.group_tests import GroupTests
@@ -42,12 +54,16 @@ _N_BLOCKS = 5  # of the smaller group, for tests
 _EPSILON = 1e-12
 
 
-def _regress_columns(products: FloatArray, n_columns: int) -> tuple[FloatArray, FloatArray]:
+def _regress_columns(
+    products: FloatArray, n_columns: int
+) -> tuple[FloatArray, FloatArray]:
     """Regress regions on the first P columns, from centred products.
 
     Returns coefficients (P, R) and the products (R, R) of the residuals.
     """
-    scale = handle_zeros_in_scale(np.sqrt(np.maximum(np.diag(products)[:n_columns], 0.0)))
+    scale = handle_zeros_in_scale(
+        np.sqrt(np.maximum(np.diag(products)[:n_columns], 0.0))
+    )
     normal = products[:n_columns, :n_columns] / np.outer(scale, scale)
     right = products[:n_columns, n_columns:] / scale[:, None]
     coefficients = np.linalg.lstsq(normal, right, rcond=1e-10)[0] / scale[:, None]
@@ -55,12 +71,28 @@ def _regress_columns(products: FloatArray, n_columns: int) -> tuple[FloatArray, 
     return coefficients, linear.T @ products @ linear
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AdjustedSums:
     """Sums of covariates and regions by group, and what follows from them.
 
-    centre (P + R,); groups: controls and patients who can be adjusted; counts: all controls and patients; harmoniser:
-    effects of sites, which the sums are free of; ranged: the codings with ranges of numeric covariates.
+    Parameters
+    ----------
+    regions : tuple of str
+    codings : tuple of CovariateCoding
+        How covariates become columns.
+    adjust : {'log', 'linear', 'none'}
+    centre : ndarray of shape (P + R,)
+        About which products are taken.
+    groups : dict of str to PeopleMoments
+        Controls and patients who can be adjusted.
+    counts : dict of str to int
+        All controls and patients.
+    unit, source : str
+        Of the regions.
+    harmoniser : Harmoniser, optional
+        Effects of sites, which the sums are free of.
+    ranged : tuple of CovariateCoding
+        The codings with ranges of numeric covariates.
     """
 
     regions: tuple[str, ...]
@@ -90,7 +122,11 @@ class AdjustedSums:
             "codings": [coding.to_dict() for coding in self.codings],
             "regions": list(self.regions),
             "adjust": self.adjust,
-            **({} if self.harmoniser is None else {"harmonise": {EVERYONE: self.harmoniser.to_dict()}}),
+            **(
+                {}
+                if self.harmoniser is None
+                else {"harmonise": {EVERYONE: self.harmoniser.to_dict()}}
+            ),
         }
 
     def to_arrays(self) -> dict[str, FloatArray]:
@@ -104,43 +140,147 @@ class AdjustedSums:
         residualise.check_control_number(controls.number, n_columns)
         products, mean = controls.scatter, self.centre + controls.mean
         coefficients, residual_products = _regress_columns(products, n_columns)
-        sd = np.sqrt(np.maximum(np.diag(residual_products), 0.0) / (controls.number - 1))
+        sd = np.sqrt(
+            np.maximum(np.diag(residual_products), 0.0) / (controls.number - 1)
+        )
         standardiser = Standardiser.from_moments(mean[n_columns:], sd, self.regions)
         covariance = products[:n_columns, :n_columns] / controls.number
         residualiser = residualise.Residualiser(
-            self.ranged, mean[:n_columns], coefficients, (), covariance if n_columns else None
+            codings=self.ranged,
+            centre=mean[:n_columns],
+            coefficients=coefficients,
+            notes=(),
+            covariance=covariance if n_columns else None,
         )
-        return Preprocessing(self.regions, residualiser, standardiser, self.harmoniser, self.adjust)
+        return Preprocessing(
+            regions=self.regions,
+            residualiser=residualiser,
+            standardiser=standardiser,
+            harmoniser=self.harmoniser,
+            adjust=self.adjust,
+        )
 
     def estimate_effects(self) -> group_difference.RegionEffects:
-        """Return the adjusted difference of each region between patients and controls; see `RegionEffects`."""
-        patients, everyone, n_columns = self.groups["patients"], self.everyone, self.n_columns
-        label = patients.total - patients.number * everyone.mean  # products of the centred label
+        """Return the adjusted difference of each region between patients and controls;
+        see `RegionEffects`.
+        """
+        patients, everyone, n_columns = (
+            self.groups["patients"],
+            self.everyone,
+            self.n_columns,
+        )
+        label = (
+            patients.total - patients.number * everyone.mean
+        )  # products of the centred label
         square = patients.number * (everyone.number - patients.number) / everyone.number
-        order = np.insert(np.arange(len(label)), n_columns, len(label))  # the label after the covariates
-        bordered = np.block([[everyone.scatter, label[:, None]], [label[None], np.array([[square]])]])
+        order = np.insert(
+            np.arange(len(label)), n_columns, len(label)
+        )  # the label after the covariates
+        bordered = np.block(
+            [[everyone.scatter, label[:, None]], [label[None], np.array([[square]])]]
+        )
         products = bordered[np.ix_(order, order)]
         coefficients, residual_products = _regress_columns(products, n_columns + 1)
-        predicted = np.linalg.lstsq(products[:n_columns, :n_columns], label[:n_columns])[0]
+        predicted = np.linalg.lstsq(
+            products[:n_columns, :n_columns], label[:n_columns]
+        )[0]
         unexplained = square - float(label[:n_columns] @ predicted)
         return group_difference.compute_region_effects(
-            coefficients[-1], np.diag(residual_products), unexplained, everyone.number - n_columns - 2
+            coefficients[-1],
+            np.diag(residual_products),
+            unexplained,
+            everyone.number - n_columns - 2,
         )
 
-    def estimate_training_distribution(self, preprocessing: Preprocessing) -> tuple[TrainingDistribution, int, float]:
-        """Return mean and shrunk covariance of all prepared people, their number, and what shrinkage leaves of it.
+    def estimate_training_distribution(
+        self, preprocessing: Preprocessing
+    ) -> tuple[TrainingDistribution, int, float]:
+        """Return mean and shrunk covariance of all prepared people, their number, and
+        what shrinkage leaves of it.
 
         The distribution has no distances.
         """
-        everyone, residualiser, standardiser = self.everyone, preprocessing.residualiser, preprocessing.standardiser
-        linear = np.vstack([-residualiser.coefficients, np.eye(len(self.regions))]) * (CONTROL_SD / standardiser.sd)
+        everyone, residualiser, standardiser = (
+            self.everyone,
+            preprocessing.residualiser,
+            preprocessing.standardiser,
+        )
+        linear = np.vstack([-residualiser.coefficients, np.eye(len(self.regions))]) * (
+            CONTROL_SD / standardiser.sd
+        )
         offset = np.concatenate([residualiser.centre, standardiser.mean])
         scatter = linear.T @ everyone.scatter @ linear
         covariance = shrink_normal_scatter(scatter, everyone.number)
         largest = np.unravel_index(np.abs(np.triu(scatter, 1)).argmax(), scatter.shape)
-        own_share = float(covariance[largest] / max(float(scatter[largest]) / everyone.number, _EPSILON, key=abs))
+        own_share = float(
+            covariance[largest]
+            / max(float(scatter[largest]) / everyone.number, _EPSILON, key=abs)
+        )
         mean = CONTROL_MEAN + (self.centre + everyone.mean - offset) @ linear
-        return TrainingDistribution(mean, covariance), everyone.number, own_share
+        return (
+            TrainingDistribution(mean=mean, covariance=covariance),
+            everyone.number,
+            own_share,
+        )
+
+
+def _describe_table(described: Total, adjust: str | None) -> AdjustedSums:
+    """Return the regions, the covariates and the people of a table, given the answers
+    of all parts, without sums.
+    """
+    check_same_table(described.answers)
+    all_facts = [answer.facts for answer in described.answers.values()]
+    facts, is_positive = all_facts[0], all(each.get("positive") for each in all_facts)
+    adjust = adjust or ("log" if is_positive else "linear")
+    if adjust == "log" and not is_positive:
+        raise SumsError(
+            'adjust = "log" cannot be used here: take "linear" or leave it out.'
+        )
+    names = () if adjust == "none" else facts["covariates"]
+    codings = tuple(_join_coding(name, all_facts, adjust == "log") for name in names)
+    regions, counts = (
+        tuple(facts["regions"]),
+        dict(zip(GROUPS, described.numbers, strict=True)),
+    )
+    return AdjustedSums(
+        regions=regions,
+        codings=codings,
+        adjust=adjust,
+        centre=np.zeros(0),
+        groups={},
+        counts=counts,
+        unit=facts["unit"],
+        source=facts["source"],
+    )
+
+
+def _ask_for_centre(rounds: Rounds, sums: AdjustedSums) -> FloatArray:
+    """Ask for the mean of covariates and regions of everyone."""
+    n_columns = sums.n_columns + len(sums.regions)
+    means = rounds.ask(kinds.MEANS, sums.to_settings() | {"n_columns": n_columns})
+    if not any(means.numbers):
+        raise SumsError(
+            "there are no people who have all covariates: adjust for fewer."
+        )
+    return np.asarray(means.arrays["sum"].sum(axis=0) / sum(means.numbers))
+
+
+def _ask_without_sites(
+    rounds: Rounds,
+    settings: Mapping[str, Any],
+    arrays: Mapping[str, FloatArray],
+    harmonisers: Mapping[str, Harmoniser],
+) -> Total:
+    """Ask for the products again, of values without the effects of sites."""
+    own = {
+        f"{key}/{name}": array
+        for key, each in harmonisers.items()
+        for name, array in each.to_arrays().items()
+    }
+    records = {key: each.to_dict() for key, each in harmonisers.items()}
+    return rounds.ask(
+        kinds.PRODUCTS, {**settings, "harmonise": records}, {**arrays, **own}
+    )
 
 
 def ask_for_adjustment(
@@ -150,48 +290,64 @@ def ask_for_adjustment(
     make_plan: Callable[[Mapping[str, int]], SubsetPlan],
     with_effects: bool = True,
 ) -> tuple[AdjustedSums, list[AdjustedSums], SubsetPlan]:
-    """Ask for what the adjustment needs, and return the sums of everyone and of members, and the plan of their sets.
+    """Ask for what the adjustment needs, and return the sums of everyone and of
+    members, and the plan of their sets.
 
-    adjust: by default ``log`` if the values of all parts are positive; harmonise: whether effects of sites are
-    estimated from their controls and removed; make_plan: takes the numbers of controls and patients.
+    Parameters
+    ----------
+    rounds : Rounds
+        Asks the parts.
+    adjust : str or None
+        By default ``log`` if the values of all parts are positive.
+    harmonise : bool
+        Whether effects of sites are estimated from their controls and removed.
+    make_plan : callable
+        Takes the numbers of controls and patients.
+    with_effects : bool
+        Whether the model gets the effects of sites.
     """
     described = rounds.ask(kinds.DESCRIBE)
-    check_same_table(described.answers)
-    all_facts = [answer.facts for answer in described.answers.values()]
-    facts, is_positive = all_facts[0], all(each.get("positive") for each in all_facts)
-    adjust = adjust or ("log" if is_positive else "linear")
-    if adjust == "log" and not is_positive:
-        raise SumsError('adjust = "log" cannot be used here: take "linear" or leave it out.')
-    names = () if adjust == "none" else facts["covariates"]
-    codings = tuple(_join_coding(name, all_facts, adjust == "log") for name in names)
-    regions, counts = tuple(facts["regions"]), dict(zip(GROUPS, described.numbers, strict=True))
-    sums = AdjustedSums(regions, codings, adjust, np.zeros(0), {}, counts, facts["unit"], facts["source"])
-    settings, plan = sums.to_settings(), make_plan(counts)
-    means = rounds.ask(kinds.MEANS, settings | {"n_columns": sums.n_columns + len(regions)})
-    if not any(means.numbers):
-        raise SumsError("there are no people who have all covariates: adjust for fewer.")
-    centre = means.arrays["sum"].sum(axis=0) / sum(means.numbers)
-    keys = {EVERYONE: "all"} | {str(k): name_set(PeopleSet(k, "seen")) for k in range(plan.members)}
-    sets = [[EVERYONE, "all", "patients"], *([key, name, "controls"] for key, name in keys.items())]
+    sums = _describe_table(described, adjust)
+    settings, plan = sums.to_settings(), make_plan(sums.counts)
+    centre = _ask_for_centre(rounds, sums)
+    keys = {EVERYONE: "all"} | {
+        str(k): name_set(PeopleSet(k, "seen")) for k in range(plan.members)
+    }
+    sets = [
+        [EVERYONE, "all", "patients"],
+        *([key, name, "controls"] for key, name in keys.items()),
+    ]
     settings |= {"plan": plan.to_dict(), "sets": sets}
     arrays = {"centre": centre}
-    total = rounds.ask(kinds.PRODUCTS, settings | ({"within": True} if harmonise else {}), arrays)
+    within = {"within": True} if harmonise else {}
+    total = rounds.ask(kinds.PRODUCTS, settings | within, arrays)
     harmonisers: dict[str, Harmoniser | None] = dict.fromkeys(keys)
     if harmonise:
-        common = {key: _fit_harmoniser(total, row, centre, sums) for row, key in enumerate(keys)}
-        own = {key: each.to_arrays() for key, each in common.items()}
-        arrays |= {f"{key}/{name}": array for key, each in own.items() for name, array in each.items()}
-        settings |= {"harmonise": {key: each.to_dict() for key, each in common.items()}, "with_effects": with_effects}
-        total = rounds.ask(kinds.PRODUCTS, settings, arrays)
+        common = {
+            key: _fit_harmoniser(total, row, centre, sums)
+            for row, key in enumerate(keys)
+        }
+        settings |= {"with_effects": with_effects}
+        total = _ask_without_sites(rounds, settings, arrays, common)
         sizes = tuple(answer.numbers[0] for answer in described.answers.values())
         for row, (key, each) in enumerate(common.items()):
             harmonisers[key] = _add_site_effects(each, row, total.answers, sizes)
-    patients, controls = _read_moments(total, 0), {key: _read_moments(total, 1 + k) for k, key in enumerate(keys)}
-    mean, squares = centre + controls[EVERYONE].mean, np.diag(controls[EVERYONE].scatter)
+    patients = _read_moments(total, 0)
+    controls = {key: _read_moments(total, 1 + k) for k, key in enumerate(keys)}
+    mean = centre + controls[EVERYONE].mean
+    squares = np.diag(controls[EVERYONE].scatter)
     sd = np.sqrt(np.maximum(squares, 0.0) / max(controls[EVERYONE].number, 1))
-    sums = replace(sums, centre=centre, ranged=_set_ranges(codings, mean[: sums.n_columns], sd))
+    sums = replace(
+        sums,
+        centre=centre,
+        ranged=_set_ranges(sums.codings, mean[: sums.n_columns], sd),
+    )
     everyone, *members = (
-        replace(sums, groups={"controls": controls[key], "patients": patients}, harmoniser=harmonisers[key])
+        replace(
+            sums,
+            groups={"controls": controls[key], "patients": patients},
+            harmoniser=harmonisers[key],
+        )
         for key in keys
     )
     return everyone, members, plan
@@ -202,12 +358,20 @@ def _read_moments(total: Total, row: int) -> PeopleMoments:
     return PeopleMoments(total.numbers[row], total.arrays["sum"][row], products)
 
 
-def _fit_harmoniser(total: Total, row: int, centre: FloatArray, sums: AdjustedSums) -> Harmoniser:
-    """Return `Harmoniser.fit` of the controls of all sites but for the effects of sites, which each site finds itself.
+def _fit_harmoniser(
+    total: Total, row: int, centre: FloatArray, sums: AdjustedSums
+) -> Harmoniser:
+    """Return `Harmoniser.fit` of the controls of all sites but for the effects of
+    sites, which each site finds itself.
 
-    total: products of controls about the centre (P + R,), and about their mean at each site; row: of the set.
+    total: products of controls about the centre (P + R,), and about their mean at each
+    site; row: of the set.
     """
-    controls, n_columns, regions = _read_moments(total, 1 + row), sums.n_columns, sums.regions
+    controls, n_columns, regions = (
+        _read_moments(total, 1 + row),
+        sums.n_columns,
+        sums.regions,
+    )
     if controls.number < 2:
         raise PreprocessingError(
             'there are no controls that can be adjusted, and effects of sites need them: set harmonise = "none".'
@@ -217,33 +381,65 @@ def _fit_harmoniser(total: Total, row: int, centre: FloatArray, sums: AdjustedSu
     mean, nobody = centre + controls.mean, np.zeros((0, len(regions)))
     sd = np.sqrt(np.maximum(np.diag(products), 0.0) / controls.number)
     refuse_constant_regions(mean[n_columns:], sd, regions, "constant within sites")
-    return Harmoniser("controls", (), (), mean[n_columns:], mean[:n_columns], coefficients, sd, nobody, nobody)
+    return Harmoniser(
+        mode="controls",
+        sites=(),
+        counts=(),
+        mean=mean[n_columns:],
+        centre=mean[:n_columns],
+        coefficients=coefficients,
+        sd=sd,
+        shift=nobody,
+        scale=nobody,
+    )
 
 
 def _add_site_effects(
-    harmoniser: Harmoniser, row: int, answers: Mapping[str, Answer], counts: tuple[int, ...]
+    harmoniser: Harmoniser,
+    row: int,
+    answers: Mapping[str, Answer],
+    counts: tuple[int, ...],
 ) -> Harmoniser:
     """Return the harmoniser with the effects of sites, if they are in the answers."""
-    effects = {site: answer.arrays["effect"][row] for site, answer in answers.items() if "effect" in answer.arrays}
+    effects = {
+        site: answer.arrays["effect"][row]
+        for site, answer in answers.items()
+        if "effect" in answer.arrays
+    }
     if not effects:
         return harmoniser
     shift, scale = np.stack(list(effects.values()), axis=1)
-    return replace(harmoniser, sites=tuple(effects), counts=counts, shift=shift, scale=scale)
+    return replace(
+        harmoniser, sites=tuple(effects), counts=counts, shift=shift, scale=scale
+    )
 
 
 def ask_for_tests(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> GroupTests:
-    """Ask for the sums over blocks, and test whether patients differ from controls and from each other."""
+    """Ask for the sums over blocks, and test whether patients differ from controls and
+    from each other.
+    """
     everyone = sums.everyone
     coefficients, products = _regress_columns(everyone.scatter, sums.n_columns)
     covariance = products / everyone.number
     smaller = min(sums.counts.values())
-    n_blocks = {group: max(2, round(_N_BLOCKS * sums.counts[group] / smaller)) for group in GROUPS}
+    n_blocks = {
+        group: max(2, round(_N_BLOCKS * sums.counts[group] / smaller))
+        for group in GROUPS
+    }
     scale = np.sqrt(np.maximum(np.diag(covariance), _EPSILON))
     metric = group_difference.compute_metric(covariance / np.outer(scale, scale))
     settings = {"plan": plan.to_dict(), "n_blocks": n_blocks, **sums.to_settings()}
-    arrays = {"centre": sums.centre + everyone.mean, "coefficients": coefficients, "scale": scale, **sums.to_arrays()}
+    arrays = {
+        "centre": sums.centre + everyone.mean,
+        "coefficients": coefficients,
+        "scale": scale,
+        **sums.to_arrays(),
+    }
     total = rounds.ask(kinds.BLOCKS, settings, arrays)
-    is_patient, is_used = np.repeat([False, True], list(n_blocks.values())), np.array(total.numbers) > 0
+    is_patient, is_used = (
+        np.repeat([False, True], list(n_blocks.values())),
+        np.array(total.numbers) > 0,
+    )
     products = unpack_symmetric(total.arrays["products"])[is_used]
     blocks = BlockSums(
         numbers=np.array(total.numbers, dtype=float)[is_used],
@@ -255,17 +451,34 @@ def ask_for_tests(rounds: Rounds, sums: AdjustedSums, plan: SubsetPlan) -> Group
         is_patient=is_patient[is_used],
     )
     n_controls, n_patients = (sums.counts[group] for group in GROUPS)
-    smallest_effect = group_difference.smallest_detectable_effect(n_controls, n_patients, len(sums.regions))
-    return GroupTests(*compare_blocks(blocks, [plan.seed, 12]), sums.estimate_effects(), smallest_effect)
+    smallest_effect = group_difference.smallest_detectable_effect(
+        n_controls, n_patients, len(sums.regions)
+    )
+    difference, dimensions = compare_blocks(blocks, [plan.seed, 12])
+    return GroupTests(
+        difference=difference,
+        dimensions=dimensions,
+        effects=sums.estimate_effects(),
+        smallest_effect=smallest_effect,
+    )
 
 
 def ask_for_transform(
-    rounds: Rounds, everyone_sums: AdjustedSums, member_sums: Sequence[AdjustedSums], plan: SubsetPlan
+    rounds: Rounds,
+    everyone_sums: AdjustedSums,
+    member_sums: Sequence[AdjustedSums],
+    plan: SubsetPlan,
 ) -> PreparedRounds:
-    """Ask for the sums of the log transform, and return rounds with the preparation of each member."""
+    """Ask for the sums of the log transform, and return rounds with the preparation of
+    each member.
+    """
     members, everyone = range(plan.members), _prepare_without_transform(everyone_sums)
-    own = {number: _prepare_without_transform(member_sums[number]) for number in members}
-    prepared = PreparedRounds(rounds, everyone, own, plan)
+    own = {
+        number: _prepare_without_transform(member_sums[number]) for number in members
+    }
+    prepared = PreparedRounds(
+        rounds=rounds, everyone=everyone, preparations=own, plan=plan
+    )
     total = prepared.ask(kinds.TRANSFORM, members, {"members": list(members)})
 
     def fit_transform(number: int) -> Preparation:
@@ -275,27 +488,46 @@ def ask_for_transform(
             return TransformSums(*arrays), total.numbers[row]
 
         def compute_loss(k: int) -> float:
-            return sum(each.compute_loss(n) for each, n in (get_sums(row, k) for row in range(len(GROUPS))))
+            return sum(
+                each.compute_loss(n)
+                for each, n in (get_sums(row, k) for row in range(len(GROUPS)))
+            )
 
         best = find_share(compute_loss)
         controls, n_controls = get_sums(0, best)
         mean, scale = controls.compute_scale(n_controls)
-        scales = {"share": SHARES[best], "shift_mean": mean, "shift_scale": handle_zeros_in_scale(scale)}
+        scales = {
+            "share": SHARES[best],
+            "shift_mean": mean,
+            "shift_scale": handle_zeros_in_scale(scale),
+        }
         return replace(own[number], head=replace(own[number].head, **scales))
 
-    return replace(prepared, preparations={number: fit_transform(number) for number in members})
+    return replace(
+        prepared, preparations={number: fit_transform(number) for number in members}
+    )
 
 
 def _prepare_without_transform(sums: AdjustedSums) -> Preparation:
     """Return the preparation of controls whose log transform is the identity."""
     ones, number = np.ones(len(sums.regions)), sums.groups["controls"].number
-    # the standard deviation of controls, divided by N, where that divided by N - 1 is 0.1
+    # the standard deviation of controls, divided by N, where that divided by N - 1 is
+    # 0.1
     control_scale = CONTROL_SD * np.sqrt((number - 1) / number)
-    scales = (CONTROL_MEAN * ones, control_scale * ones, np.array(0.0), 0.0 * ones, ones)
-    return Preparation(sums.fit_preprocessing(), ContrastiveHead(*scales, np.zeros((len(ones), 1))))
+    head = ContrastiveHead(
+        control_mean=CONTROL_MEAN * ones,
+        control_scale=control_scale * ones,
+        share=np.array(0.0),
+        shift_mean=0.0 * ones,
+        shift_scale=ones,
+        weights=np.zeros((len(ones), 1)),
+    )
+    return Preparation(sums.fit_preprocessing(), head)
 
 
-def _join_coding(name: str, facts: Sequence[Mapping[str, Any]], is_log: bool) -> residualise.CovariateCoding:
+def _join_coding(
+    name: str, facts: Sequence[Mapping[str, Any]], is_log: bool
+) -> residualise.CovariateCoding:
     """Return the coding of a covariate, which all parts agree on."""
     parts = [each["covariates"][name] for each in facts]
     levels = sorted({str(level) for part in parts for level in part["levels"]})
@@ -303,18 +535,27 @@ def _join_coding(name: str, facts: Sequence[Mapping[str, Any]], is_log: bool) ->
         all(part.get("numeric") for part in parts) and len(levels) > 2
     ):
         is_positive = all(part.get("positive") for part in parts)
-        return residualise.NumericCovariate(name, 0.0, 0.0, is_log and is_positive and residualise.is_head_size(name))
+        return residualise.NumericCovariate(
+            name=name,
+            low=0.0,
+            high=0.0,
+            log=is_log and is_positive and residualise.is_head_size(name),
+        )
     return residualise.CategoricalCovariate(name, tuple(levels))
 
 
 def _set_ranges(
     codings: Sequence[residualise.CovariateCoding], mean: FloatArray, sd: FloatArray
 ) -> tuple[residualise.CovariateCoding, ...]:
-    """Return the codings with ranges of numeric covariates from their mean and standard deviation in controls (P,)."""
+    """Return the codings with ranges of numeric covariates from their mean and standard
+    deviation in controls (P,).
+    """
     ranged, column = [], 0
     for coding in codings:
         if isinstance(coding, residualise.NumericCovariate):
-            low, high = (mean[column] + sign * _RANGE_SD * sd[column] for sign in (-1.0, 1.0))
+            low, high = (
+                mean[column] + sign * _RANGE_SD * sd[column] for sign in (-1.0, 1.0)
+            )
             low, high = (np.exp(low), np.exp(high)) if coding.log else (low, high)
             coding = replace(coding, low=float(low), high=float(high))
         ranged.append(coding)

@@ -20,14 +20,20 @@ def split_rows(rows: IntArray) -> list[IntArray]:
     return [rows[start : start + BATCH] for start in range(0, max(len(rows), 1), BATCH)]
 
 
-def add_batches(mask: BoolArray, function: Callable[[IntArray], Sequence[Any]]) -> list[Any]:
+def add_batches(
+    mask: BoolArray, function: Callable[[IntArray], Sequence[Any]]
+) -> list[Any]:
     """Return the sums of a function of rows over the people of a mask (N,)."""
     parts = [function(rows) for rows in split_rows(np.flatnonzero(mask))]
     return [np.sum(each, axis=0) for each in zip(*parts, strict=True)]
 
 
-def add_moments(mask: BoolArray, prepare: Callable[[IntArray], FloatArray]) -> list[Any]:
-    """Return the moments of the people of a mask (N,); prepare: takes rows and returns people (n, R)."""
+def add_moments(
+    mask: BoolArray, prepare: Callable[[IntArray], FloatArray]
+) -> list[Any]:
+    """Return the moments of the people of a mask (N,); prepare: takes rows and returns
+    people (n, R).
+    """
     return add_batches(mask, lambda rows: sum_moments(prepare(rows)))
 
 

@@ -1,7 +1,9 @@
-"""Rounds of requests: ask everyone who holds people, check the answers, add the sums up.
+"""Rounds of requests: ask everyone who holds people, check the answers, add the sums
+up.
 
-How requests travel is not decided here: a transport takes a request and returns the answers of all parts. Sums that no
-people can have are refused, and their part is named, before they are added to those of others (`kinds`).
+How requests travel is not decided here: a transport takes a request and returns the
+answers of all parts. Sums that no people can have are refused, and their part is named,
+before they are added to those of others (`kinds`).
 """
 
 import json
@@ -32,6 +34,9 @@ from rindices.sums.subsets import EVERYONE, GROUPS, SubsetPlan, name_set
 MAX_PART_PEOPLE = 100_000_000
 """More people than any part has."""
 _MAX_SUM = 1e30
+_Name = Annotated[
+    str, Field(max_length=300, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")
+]  # one line that can be printed
 
 
 class Transport(Protocol):
@@ -40,19 +45,27 @@ class Transport(Protocol):
     def ask(self, request: Request) -> Mapping[str, Answer]:
         """Return the answer of every part, by its name and in the order of names.
 
-        Where the answers of single parts are not seen, there is one with their totals, for all requests but those of
-        the kind ``describe``.
+        Where the answers of single parts are not seen, there is one with their totals,
+        for all requests but those of the kind ``describe``.
         """
 
 
 @dataclass
 class InMemoryTransport:
-    """Parts in this process."""
+    """Parts in this process.
+
+    Attributes
+    ----------
+    parts : sequence of LocalPeople
+        People of each part.
+    """
 
     parts: Sequence[LocalPeople]
 
     def ask(self, request: Request) -> Mapping[str, Answer]:
-        """Return the answers of all parts, to what is left of the request after it was sent."""
+        """Return the answers of all parts, to what is left of the request after it was
+        sent.
+        """
         sent = Request.decode(request.encode())
         return {part.name: part.answer(sent) for part in self.parts}
 
@@ -60,7 +73,14 @@ class InMemoryTransport:
 class Total(NamedTuple):
     """Sums over all people.
 
-    numbers: people of each set of the request (`kinds.list_sets`). answers: as the transport returned them.
+    Parameters
+    ----------
+    arrays : dict of str to ndarray
+        The sums.
+    numbers : list of int
+        People of each set of the request (`kinds.list_sets`).
+    answers : mapping of str to Answer
+        As the transport returned them.
     """
 
     arrays: dict[str, FloatArray]
@@ -69,18 +89,34 @@ class Total(NamedTuple):
 
 
 class RoundRecord(NamedTuple):
-    """A round that is over: its kind, and the bytes of the request and of the longest answer."""
+    """A round that is over.
+
+    Parameters
+    ----------
+    kind : str
+    sent : int
+        Bytes of the request.
+    received : int
+        Bytes of the longest answer.
+    """
 
     kind: str
     sent: int
     received: int
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Rounds:
     """Asks one request after the other.
 
-    on_round: called with the number of each round and its `RoundRecord`.
+    Attributes
+    ----------
+    transport : Transport
+        Takes requests to those who hold people.
+    on_round : callable or None
+        Called with the number of each round and its `RoundRecord`.
+    records : list of RoundRecord
+        The rounds that are over.
     """
 
     transport: Transport
@@ -89,24 +125,41 @@ class Rounds:
     _group_sizes: dict[str, Sequence[int]] = field(default_factory=dict)
     """Controls and patients of each part, as the first round told them."""
 
-    def ask(self, kind: str, settings: Mapping[str, Any] | None = None, arrays: Arrays | None = None) -> Total:
+    def ask(
+        self,
+        kind: str,
+        settings: Mapping[str, Any] | None = None,
+        arrays: Arrays | None = None,
+    ) -> Total:
         """Ask for sums, and return their totals.
 
         Raises SumsError: if an answer is not as it should be; its part is named.
         """
-        request = Request(kind, len(self.records) + 1, settings or {}, arrays or {})
+        request = Request(
+            kind=kind,
+            round=len(self.records) + 1,
+            settings=settings or {},
+            arrays=arrays or {},
+        )
         answers = self.transport.ask(request)
-        everyone = [sum(sizes) for sizes in zip(*self._group_sizes.values(), strict=True)]
+        everyone = [
+            sum(sizes) for sizes in zip(*self._group_sizes.values(), strict=True)
+        ]
         for name, answer in answers.items():
             check_answer(name, answer, request, self._group_sizes.get(name, everyone))
         if kind == kinds.DESCRIBE:
-            self._group_sizes = {name: answer.numbers for name, answer in answers.items()}
+            self._group_sizes = {
+                name: answer.numbers for name, answer in answers.items()
+            }
         received = max(len(answer.encode()) for answer in answers.values())
         self.records.append(RoundRecord(kind, len(request.encode()), received))
         if self.on_round is not None:
             self.on_round(len(self.records), self.records[-1])
         names = kinds.get_answer_shapes(request)
-        totals = {name: np.sum([each.arrays[name] for each in answers.values()], axis=0) for name in names}
+        totals = {
+            name: np.sum([each.arrays[name] for each in answers.values()], axis=0)
+            for name in names
+        }
         return Total(totals, _add_numbers(answers.values()), answers)
 
     @property
@@ -115,11 +168,19 @@ class Rounds:
         return list(self._group_sizes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PreparedRounds:
-    """Rounds after the adjustment: each request has the preparations of its members and the plan of their sets.
+    """Rounds after the adjustment: each request has the preparations of its members and
+    the plan of their sets.
 
-    preparations: by the number of the member; everyone: that of everyone.
+    Parameters
+    ----------
+    rounds : Rounds
+    everyone : Preparation
+        That of everyone.
+    preparations : mapping of int to Preparation
+        Those of members, by their numbers.
+    plan : SubsetPlan
     """
 
     rounds: Rounds
@@ -136,19 +197,30 @@ class PreparedRounds:
         with_everyone: bool = False,
     ) -> Total:
         """Ask for sums over people, as the preparations of members prepare them."""
-        used = {str(number): self.preparations[number] for number in sorted(set(members))}
-        prepared, prepared_arrays = pack_preparations(used | ({EVERYONE: self.everyone} if with_everyone else {}))
+        used = {
+            str(number): self.preparations[number] for number in sorted(set(members))
+        }
+        prepared, prepared_arrays = pack_preparations(
+            used | ({EVERYONE: self.everyone} if with_everyone else {})
+        )
         settings = {"plan": self.plan.to_dict(), **settings, **prepared}
         return self.rounds.ask(kind, settings, {**prepared_arrays, **(arrays or {})})
 
     def ask_for_tasks(
-        self, kind: str, tasks: Sequence[tuple[PeopleSet, PeopleSet | None]], parameters: Sequence[Arrays]
+        self,
+        kind: str,
+        tasks: Sequence[tuple[PeopleSet, PeopleSet | None]],
+        parameters: Sequence[Arrays],
     ) -> list[dict[str, FloatArray]]:
         """Ask for the sums of many tasks in one round, and return those of each.
 
-        tasks: a set of people, and the held-out people, if any; parameters: arrays of each task.
+        tasks: a set of people, and the held-out people, if any; parameters: arrays of
+        each task.
         """
-        names = [[name_set(people), name_set(others) if others else ""] for people, others in tasks]
+        names = [
+            [name_set(people), name_set(others) if others else ""]
+            for people, others in tasks
+        ]
         members = [people.member for people, _ in tasks]
         total = self.ask(kind, members, {"tasks": names}, number_arrays(parameters))
         sums = [dict[str, FloatArray]() for _ in tasks]
@@ -158,43 +230,83 @@ class PreparedRounds:
         return sums
 
 
-def check_answer(part: str, answer: Answer, request: Request, group_sizes: Sequence[int] = ()) -> None:
+def check_answer(
+    part: str, answer: Answer, request: Request, group_sizes: Sequence[int] = ()
+) -> None:
     """Refuse an answer that does not fit its request.
 
-    group_sizes: number of controls and patients of the part. Raises SumsError: that names the part and the fault.
+    group_sizes: number of controls and patients of the part. Raises SumsError: that
+    names the part and the fault.
     """
     name = f"the answer of {part} in round {request.round}"
     check_arrays(answer.arrays, kinds.get_answer_shapes(request), name)
     if request.kind == kinds.DESCRIBE:
         _check_facts(answer, name)
-    sets, sizes = kinds.list_sets(request), group_sizes or [MAX_PART_PEOPLE] * len(GROUPS)
+    sets, sizes = (
+        kinds.list_sets(request),
+        group_sizes or [MAX_PART_PEOPLE] * len(GROUPS),
+    )
     if len(answer.numbers) != len(sets):
-        raise SumsError(f"{name} counts other sets of people than those that were asked for.")
+        raise SumsError(
+            f"{name} counts other sets of people than those that were asked for."
+        )
     for number, (people, group) in zip(answer.numbers, sets, strict=True):
         size = sizes[GROUPS.index(group)]
         if not 0 <= number <= size:
-            raise SumsError(f"{name} counts {number} {group} in {people}, where there are {size} at most.")
-    counted = (array for key, array in answer.arrays.items() if not key.startswith("likelihood."))  # of held-out people
+            raise SumsError(
+                f"{name} counts {number} {group} in {people}, where there are {size} at most."
+            )
+    counted = (
+        array
+        for key, array in answer.arrays.items()
+        if not key.startswith("likelihood.")
+    )  # of held-out people
     if not any(answer.numbers) and any(array.any() for array in counted):
         raise SumsError(f"{name} has sums over nobody.")
-    large = (key for key, array in answer.arrays.items() if np.abs(array).max(initial=0.0) > _MAX_SUM)
+    large = (
+        key
+        for key, array in answer.arrays.items()
+        if np.abs(array).max(initial=0.0) > _MAX_SUM
+    )
     if key := next(large, "") or kinds.find_impossible_sums(answer, request):
         raise SumsError(f"{name}: {key!r} has sums that people cannot have.")
 
 
 def _add_numbers(answers: Iterable[Answer]) -> list[int]:
     """Return the numbers of people of all parts, set by set."""
-    return [sum(numbers) for numbers in zip(*(answer.numbers for answer in answers), strict=True)]
-
-
-_Name = Annotated[str, Field(max_length=300, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")]  # one line that can be printed
+    return [
+        sum(numbers)
+        for numbers in zip(*(answer.numbers for answer in answers), strict=True)
+    ]
 
 
 class _CovariateFacts(BaseModel):
+    """What a part says about a covariate.
+
+    Attributes
+    ----------
+    levels : list of str
+        Values of a categorical covariate. Empty for a number.
+    """
+
     levels: list[_Name]
 
 
 class _TableFacts(BaseModel):
+    """What a part says about its table.
+
+    Attributes
+    ----------
+    regions : list of str
+        Names of the regions.
+    covariates : dict
+        Facts of each covariate by its name.
+    unit : str
+        Unit of the regions.
+    source : str
+        Program that wrote the table.
+    """
+
     regions: Annotated[list[_Name], Field(min_length=1)]
     covariates: dict[_Name, _CovariateFacts]
     unit: _Name

@@ -1,14 +1,14 @@
 """Tables in chunks, so that any number of people is read in bounded memory.
 
-What the columns are, their unit and the kinds of the covariates come from the first `SCHEMA_ROWS` rows of a file,
-whatever the size of the chunks. The cells of all further rows are checked by the same rules.
+What the columns are, their unit and the kinds of the covariates come from the first
+`SCHEMA_ROWS` rows of a file, whatever the size of the chunks. The cells of all further
+rows are checked by the same rules.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,8 +18,18 @@ from rindices.tables.io import frames, lines
 from rindices.tables.layout.formats import find_column, select_columns
 from rindices.tables.layout.freesurfer import ICV_NAMES
 from rindices.tables.regions import exclude_regions, region_sort_key
-from rindices.tables.table import Table, build_chunk_table, build_region_table, find_id_columns
-from rindices.tables.validate import TableRequest, ValidationResult, validate_table
+from rindices.tables.table import (
+    Table,
+    build_chunk_table,
+    build_region_table,
+    find_id_columns,
+)
+from rindices.tables.validate import (
+    TableRequest,
+    ValidationResult,
+    validate_first_rows,
+    validate_later_rows,
+)
 
 SCHEMA_ROWS = 5_000
 """Rows that decide what the columns of a file are."""
@@ -30,10 +40,20 @@ _CODES_OF_ALL_ROWS = errors.parse_codes(
 """Problems that are left to the chunks, or for which all rows must have been read."""
 
 
-class ChunkSize(NamedTuple):
-    """Size of chunks: rows that are worked on at once, rows of a parquet chunk, bytes of a text chunk.
+@dataclass(frozen=True, kw_only=True)
+class ChunkSize:
+    """Size of chunks.
 
-    schema_rows: rows that decide what the columns of a file are.
+    Attributes
+    ----------
+    rows : int
+        Rows that are worked on at once.
+    parquet_rows : int
+        Rows of a parquet chunk.
+    text_bytes : int
+        Bytes of a text chunk.
+    schema_rows : int
+        Rows that decide what the columns of a file are.
     """
 
     rows: int = 25_600
@@ -42,8 +62,21 @@ class ChunkSize(NamedTuple):
     schema_rows: int = SCHEMA_ROWS
 
 
-class TableChunk(NamedTuple):
-    """Part of a file: row groups ``start`` to ``stop`` of parquet, or bytes of text."""
+@dataclass(frozen=True, kw_only=True)
+class TableChunk:
+    """Part of a file.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    number : int
+        Number of the chunk.
+    start : int
+        First row group of a parquet file, or first byte of a text.
+    stop : int
+        End of the chunk, likewise.
+    """
 
     path: Path
     number: int
@@ -54,9 +87,13 @@ class TableChunk(NamedTuple):
 def split_into_chunks(path: Path, size: ChunkSize) -> Iterator[TableChunk]:
     """Yield the chunks of a file in order, without parsing it."""
     is_parquet = frames.is_parquet(path)
-    bounds = _split_row_groups(path, size.parquet_rows) if is_parquet else _split_lines(path, size.text_bytes)
+    bounds = (
+        _split_row_groups(path, size.parquet_rows)
+        if is_parquet
+        else _split_lines(path, size.text_bytes)
+    )
     for number, (start, stop) in enumerate(bounds):
-        yield TableChunk(path, number, start, stop)
+        yield TableChunk(path=path, number=number, start=start, stop=stop)
 
 
 def _split_row_groups(path: Path, rows: int) -> Iterator[tuple[int, int]]:
@@ -64,13 +101,17 @@ def _split_row_groups(path: Path, rows: int) -> Iterator[tuple[int, int]]:
     start, rows_in_chunk = 0, 0
     for group in range(metadata.num_row_groups):
         rows_in_chunk += metadata.row_group(group).num_rows
-        if rows_in_chunk >= rows or (group == metadata.num_row_groups - 1 and rows_in_chunk):
+        if rows_in_chunk >= rows or (
+            group == metadata.num_row_groups - 1 and rows_in_chunk
+        ):
             yield start, group + 1
             start, rows_in_chunk = group + 1, 0
 
 
 def _split_lines(path: Path, size: int) -> Iterator[tuple[int, int]]:
-    """Cut a text after ends of lines; UTF-16, whose line ends have two bytes, is not cut."""
+    """Cut a text after ends of lines; UTF-16, whose line ends have two bytes, is not
+    cut.
+    """
     with lines.explain_read_errors(path), path.open("rb") as file:
         end = path.stat().st_size
         size = end if lines.detect_encoding(file.read(2)) == "utf-16" else size
@@ -82,12 +123,24 @@ def _split_lines(path: Path, size: int) -> Iterator[tuple[int, int]]:
             start = file.tell()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OpenedTable:
     """A file whose first rows were read and validated.
 
-    dialect: how a text is written; None for parquet; table: the first rows, all columns; validation: of the first rows;
-    is_complete: whether the first rows are all rows.
+    Attributes
+    ----------
+    path : Path
+        The file.
+    request : TableRequest
+        How it is read.
+    dialect : Dialect or None
+        How a text is written. None for parquet.
+    table : Table
+        The first rows, with all columns.
+    validation : ValidationResult
+        Result for the first rows.
+    is_complete : bool
+        Whether the first rows are all rows.
     """
 
     path: Path
@@ -98,34 +151,63 @@ class OpenedTable:
     is_complete: bool
 
     @classmethod
-    def open(cls, path: Path, request: TableRequest, rows: int = SCHEMA_ROWS) -> "OpenedTable":
+    def open(
+        cls, path: Path, request: TableRequest, rows: int = SCHEMA_ROWS
+    ) -> "OpenedTable":
         """Read and validate the first rows of a file; raises their errors."""
         findings = errors.Findings(where=path.name)
-        frame = frames.read_frame(path, request.roles.text_columns(), findings, rows + 1)
+        frame = frames.read_frame(
+            path, request.roles.text_columns(), findings, rows + 1
+        )
         is_complete = len(frame) <= rows and not findings.errors()
         with lines.explain_read_errors(path):
-            dialect = None if frames.is_parquet(path) else lines.sniff_dialect(path, findings)
+            dialect = (
+                None if frames.is_parquet(path) else lines.sniff_dialect(path, findings)
+            )
         table = build_region_table(frame.iloc[:rows], request.roles, findings)
-        layout = select_columns(table.layout, request.include, request.measure, request.model_regions, findings)
+        layout = select_columns(
+            table.layout,
+            request.options.include,
+            request.options.measure,
+            request.model_regions,
+            findings,
+        )
         table = replace(table, layout=layout)
-        validation = validate_table(replace(request, volumes=(path,)), table)
+        validation = validate_first_rows(replace(request, volumes=(path,)), table)
         problems = [*findings, *validation.problems]
         if not is_complete and validation.ok:
-            problems = [problem for problem in problems if problem.code not in _CODES_OF_ALL_ROWS]
+            problems = [
+                problem
+                for problem in problems
+                if problem.code not in _CODES_OF_ALL_ROWS
+            ]
         validation = replace(validation, problems=tuple(problems))
         validation.cohort_or_raise()
-        request = replace(request, roles=validation.roles)
-        used = replace(layout, regions=exclude_regions(layout.regions, request.exclude))  # those of all chunks
-        return cls(path, request, dialect, replace(table, layout=used), validation, is_complete)
+        request = request.with_options(**vars(validation.roles))
+        used = replace(
+            layout, regions=exclude_regions(layout.regions, request.options.exclude)
+        )  # those of all chunks
+        return cls(
+            path=path,
+            request=request,
+            dialect=dialect,
+            table=replace(table, layout=used),
+            validation=validation,
+            is_complete=is_complete,
+        )
 
     def select_regions(self, regions: Collection[str]) -> "OpenedTable":
-        """Return a copy for reading only these regions and what else the request needs."""
+        """Return a copy for reading only these regions and what else the
+        request needs.
+        """
         layout = self.table.layout
-        used = exclude_regions(layout.regions, self.request.exclude)
+        used = exclude_regions(layout.regions, self.request.options.exclude)
         columns = sorted(used.items(), key=lambda item: region_sort_key(item[1]))
         requested = {name.lower() for name in self.request.roles.named()}
         others = [
-            name for name in layout.participant_columns if name.lower() in requested or find_column([name], ICV_NAMES)
+            name
+            for name in layout.participant_columns
+            if name.lower() in requested or find_column([name], ICV_NAMES)
         ]
         layout = replace(
             layout,
@@ -134,24 +216,40 @@ class OpenedTable:
         )
         table = replace(self.table, frame=self.table.frame.iloc[:0], layout=layout)
         no_one = self.validation.cohort_or_raise().take(np.zeros(0, dtype=np.intp))
-        return replace(self, table=table, validation=replace(self.validation, cohort=no_one, keys=()))
+        return replace(
+            self,
+            table=table,
+            validation=replace(self.validation, cohort=no_one, keys=()),
+        )
 
     @cached_property
     def columns(self) -> list[str]:
         """The columns that are read."""
         layout, table = self.table.layout, self.table
         ids = find_id_columns(table.frame, table.id_column)
-        names = [*ids, table.session_column, *layout.regions, layout.icv, *layout.participant_columns]
+        names = [
+            *ids,
+            table.session_column,
+            *layout.regions,
+            layout.icv,
+            *layout.participant_columns,
+        ]
         return list(dict.fromkeys(name for name in names if name))
 
-    def validate_chunk(self, chunk: TableChunk, rows: int) -> Iterator[ValidationResult]:
-        """Read and validate a chunk, ``rows`` rows at a time, in their order; results may hold errors."""
+    def validate_chunk(
+        self, chunk: TableChunk, rows: int
+    ) -> Iterator[ValidationResult]:
+        """Read and validate a chunk, ``rows`` rows at a time, in their order; results
+        may hold errors.
+        """
         if self.is_complete and (chunk.start, chunk.stop) == (0, self._end()):
             yield self.validation
             return
         if self.dialect is None:
             groups, regions = range(chunk.start, chunk.stop), self.table.layout.regions
-            batches = frames.read_batches(chunk.path, self.columns, groups, rows, regions)
+            batches = frames.read_batches(
+                chunk.path, self.columns, groups, rows, regions
+            )
             yield from map(self._validate_rows, batches)
             return
         findings = errors.Findings(where=chunk.path.name)
@@ -159,15 +257,21 @@ class OpenedTable:
             with lines.explain_read_errors(chunk.path), chunk.path.open("rb") as file:
                 file.seek(chunk.start)
                 content = file.read(chunk.stop - chunk.start)
-            block = lines.split_lines(content, chunk.path, chunk.start, self.dialect, findings)
-            frame = frames.read_block(block, self.dialect, self.request.roles.text_columns(), findings)[self.columns]
+            block = lines.split_lines(
+                content, chunk.path, chunk.start, self.dialect, findings
+            )
+            frame = frames.read_block(
+                block, self.dialect, self.request.roles.text_columns(), findings
+            )[self.columns]
         except errors.TableError as error:
-            yield ValidationResult(error.problems)
+            yield ValidationResult(problems=error.problems)
             return
         for start in range(0, max(1, len(frame)), rows):
             validation = self._validate_rows(frame.iloc[start : start + rows])
             problems = [_shift_lines(problem, chunk) for problem in validation.problems]
-            yield replace(validation, problems=(*(findings if start == 0 else ()), *problems))
+            yield replace(
+                validation, problems=(*(findings if start == 0 else ()), *problems)
+            )
 
     def _end(self) -> int:
         """Return where the last chunk stops."""
@@ -182,8 +286,10 @@ class OpenedTable:
         try:
             table = build_chunk_table(self.table, frame, findings)
         except errors.TableError as error:
-            return ValidationResult(error.problems)
-        validation = validate_table(replace(self.request, exclude=()), table, self.validation)
+            return ValidationResult(problems=error.problems)
+        validation = validate_later_rows(
+            self.request.with_options(exclude=()), table, self.validation
+        )
         return replace(validation, problems=(*findings, *validation.problems))
 
 
@@ -193,18 +299,26 @@ def _shift_lines(problem: errors.Problem, chunk: TableChunk) -> errors.Problem:
         return problem
     before = lines.count_lines(chunk.path, chunk.start)
     numbers = tuple(str(before + int(number)) for number in problem.offenders)
-    return replace(problem, offenders=numbers, listing=f"{frames.LINE} {errors.join_names(numbers)}")
+    return replace(
+        problem,
+        offenders=numbers,
+        listing=f"{frames.LINE} {errors.join_names(numbers)}",
+    )
 
 
 def merge_problems(problems: Sequence[errors.Problem]) -> list[errors.Problem]:
-    """Return the problems of many chunks, with those of the same code and subject joined to one.
+    """Return the problems of many chunks, with those of the same code and subject
+    joined to one.
 
-    Returns in order of appearance. The text of a joined problem is that of the first one, with the number of others.
+    Returns in order of appearance. The text of a joined problem is that of the first
+    one, with the number of others.
     """
     groups: dict[object, list[errors.Problem]] = {}
     for problem in problems:
         key = (problem.severity, problem.code, problem.subject)
-        groups.setdefault(problem if problem.code is errors.ProblemCode.ERROR else key, []).append(problem)
+        groups.setdefault(
+            problem if problem.code is errors.ProblemCode.ERROR else key, []
+        ).append(problem)
     return [_join_problems(group) for group in groups.values()]
 
 
@@ -214,7 +328,9 @@ def _join_problems(problems: Sequence[errors.Problem]) -> errors.Problem:
         return first
     return replace(
         first,
-        offenders=tuple(dict.fromkeys(name for problem in problems for name in problem.offenders)),
+        offenders=tuple(
+            dict.fromkeys(name for problem in problems for name in problem.offenders)
+        ),
         listing=first.listing or errors.join_names(first.offenders),
         ending=f"{first.ending} (and the like in {errors.format_count(len(problems) - 1, 'more chunk')})",
     )

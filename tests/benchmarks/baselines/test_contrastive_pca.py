@@ -12,7 +12,9 @@ from tests.learners.helpers import make_hidden_subgroups
 
 
 def correlate_subgroups(model, x, y, subgroups):
-    """Return, for each pair of subgroups, the multiple correlation with all components."""
+    """Return, for each pair of subgroups, the multiple correlation with all
+    components.
+    """
     r = model.transform(x[y == 1])
     design = np.column_stack([np.ones(len(r)), r])
     fitted = design @ np.linalg.lstsq(design, subgroups, rcond=None)[0]
@@ -37,10 +39,19 @@ def test_components_of_diagonal_covariances(alpha, expected):
 def test_affinity_is_the_product_of_cosines_of_principal_angles():
     lines = np.array([[[1.0, 0.0]], [[0.5, np.sqrt(0.75)]], [[0.0, -1.0]]])
     np.testing.assert_allclose(
-        compute_subspace_affinity(lines), [[1, 0.5, 0], [0.5, 1, np.sqrt(0.75)], [0, np.sqrt(0.75), 1]], atol=1e-12
+        compute_subspace_affinity(lines),
+        [[1, 0.5, 0], [0.5, 1, np.sqrt(0.75)], [0, np.sqrt(0.75), 1]],
+        atol=1e-12,
     )
-    planes = np.stack([np.eye(4)[:2], [[np.cos(0.3), 0, np.sin(0.3), 0], [0, np.cos(1.0), 0, np.sin(1.0)]]])
-    assert compute_subspace_affinity(planes)[0, 1] == pytest.approx(np.cos(0.3) * np.cos(1.0))
+    planes = np.stack(
+        [
+            np.eye(4)[:2],
+            [[np.cos(0.3), 0, np.sin(0.3), 0], [0, np.cos(1.0), 0, np.sin(1.0)]],
+        ]
+    )
+    assert compute_subspace_affinity(planes)[0, 1] == pytest.approx(
+        np.cos(0.3) * np.cos(1.0)
+    )
 
 
 def test_chosen_alpha_is_the_smallest_representative_that_differs_from_pca():
@@ -49,4 +60,6 @@ def test_chosen_alpha_is_the_smallest_representative_that_differs_from_pca():
     assert 2 <= len(model.candidate_alphas_) <= 4
     assert (np.diff(model.candidate_alphas_) > 0).all()
     assert model.alpha_ == model.candidate_alphas_[1]
-    np.testing.assert_allclose(model.patterns_ @ model.patterns_.T, np.eye(2), atol=1e-10)
+    np.testing.assert_allclose(
+        model.patterns_ @ model.patterns_.T, np.eye(2), atol=1e-10
+    )

@@ -1,4 +1,6 @@
-"""opNMF and DNMF against the published update, scikit-learn's NMF and known solutions."""
+"""opNMF and DNMF against the published update, scikit-learn's NMF and known
+solutions.
+"""
 
 import numpy as np
 import pytest
@@ -17,11 +19,15 @@ from benchmarks.suites.baselines.nmf import (
 def make_data(seed, regions=20, people=60, common=2.0):
     """Nonnegative regions by people with a common factor, as brains have."""
     rng = np.random.default_rng(seed)
-    return np.maximum(rng.normal(size=(regions, people)) + common * rng.normal(size=people), 0)
+    return np.maximum(
+        rng.normal(size=(regions, people)) + common * rng.normal(size=people), 0
+    )
 
 
 def fit_opnmf(x, m, seed=0, **options):
-    return orthogonal_nmf(x @ x.T, initialise_nndsvd(x, m, np.random.default_rng(seed)), **options)
+    return orthogonal_nmf(
+        x @ x.T, initialise_nndsvd(x, m, np.random.default_rng(seed)), **options
+    )
 
 
 def test_update_is_the_published_one():
@@ -46,10 +52,14 @@ def test_opnmf_is_orthonormal_and_its_error_never_grows(m, seed):
     assert (np.diff(result.relaxed_errors) <= 0).all()
     assert result.converged
     x = make_data(seed, common=seed)
-    assert result.errors[-1] == pytest.approx(_compute_projection_error(x @ x.T, result.factor))
+    assert result.errors[-1] == pytest.approx(
+        _compute_projection_error(x @ x.T, result.factor)
+    )
 
 
-@pytest.mark.parametrize(("regions", "people", "m"), [(139, 5, 3), (4, 3, 4), (2, 100, 2), (1, 9, 1)])
+@pytest.mark.parametrize(
+    ("regions", "people", "m"), [(139, 5, 3), (4, 3, 4), (2, 100, 2), (1, 9, 1)]
+)
 def test_opnmf_with_few_people_or_few_regions(regions, people, m):
     result = fit_opnmf(make_data(0, regions, people), m)
     np.testing.assert_allclose(result.factor.T @ result.factor, np.eye(m), atol=1e-3)
@@ -67,7 +77,9 @@ def test_opnmf_accepts_regions_without_atrophy_and_equal_regions():
 def test_opnmf_of_one_pattern_is_the_leading_singular_vector():
     x = make_data(2)
     leading = np.abs(np.linalg.svd(x)[0][:, 0])
-    np.testing.assert_allclose(fit_opnmf(x, 1, tol=1e-14).factor[:, 0], leading, atol=1e-5)
+    np.testing.assert_allclose(
+        fit_opnmf(x, 1, tol=1e-14).factor[:, 0], leading, atol=1e-5
+    )
 
 
 def test_opnmf_finds_disjoint_blocks():
@@ -103,7 +115,9 @@ def test_nndsvd_is_nonnegative_and_fills_columns_beyond_the_rank(m):
 def make_groups(seed=0):
     rng = np.random.default_rng(seed)
     labels = np.repeat([0, 1], [40, 60])
-    return rng.random((100, 12)) - 0.3 * labels[:, None] * rng.random((100, 12)) + 0.3, labels
+    return rng.random((100, 12)) - 0.3 * labels[:, None] * rng.random(
+        (100, 12)
+    ) + 0.3, labels
 
 
 def compute_separation(h, labels):
@@ -117,12 +131,16 @@ def test_dnmf_separates_groups_better_than_without_its_penalty():
     x, labels = make_groups()
     plain = discriminant_nmf(x, labels, 3, np.random.default_rng(0), 0.0, 0.0)
     penalised = discriminant_nmf(x, labels, 3, np.random.default_rng(0), 0.5, 0.5)
-    assert compute_separation(penalised.coefficients, labels) > 1.5 * compute_separation(plain.coefficients, labels)
+    assert compute_separation(
+        penalised.coefficients, labels
+    ) > 1.5 * compute_separation(plain.coefficients, labels)
 
 
 def test_dnmf_without_penalty_is_nmf():
     x, labels = make_groups()
-    result = discriminant_nmf(x, labels, 2, np.random.default_rng(0), 0.0, 0.0, max_iter=20000, tol=1e-9)
+    result = discriminant_nmf(
+        x, labels, 2, np.random.default_rng(0), 0.0, 0.0, max_iter=20000, tol=1e-9
+    )
     error = np.linalg.norm(x - result.coefficients @ result.components)
     reference = NMF(2, init="random", random_state=0, max_iter=20000, tol=1e-9).fit(x)
     assert error == pytest.approx(reference.reconstruction_err_, rel=1e-3)

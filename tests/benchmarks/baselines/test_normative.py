@@ -4,12 +4,18 @@ import numpy as np
 import pytest
 
 from benchmarks.suites.baselines.decompositions import NMFBaseline
-from benchmarks.suites.baselines.normative import DeviationNMF, NormativeICA, NormativePCA
+from benchmarks.suites.baselines.normative import (
+    DeviationNMF,
+    NormativeICA,
+    NormativePCA,
+)
 from rindices.selection.agreement import pattern_c_index
 
 
 def make_planted_people(seed=0, people=2000, regions=12, strengths=(6.0, 4.0)):
-    """Return controls with unit noise and patients with uniform severities along two orthonormal directions."""
+    """Return controls with unit noise and patients with uniform severities along two
+    orthonormal directions.
+    """
     rng = np.random.default_rng(seed)
     directions = np.linalg.qr(rng.normal(size=(regions, 2)))[0].T
     severity = rng.uniform(0, 1, (people, 2))
@@ -21,14 +27,18 @@ def make_planted_people(seed=0, people=2000, regions=12, strengths=(6.0, 4.0)):
 def test_principal_components_are_the_planted_directions_where_variances_differ():
     x, y, severity, directions = make_planted_people(strengths=(12.0, 6.0))
     model = NormativePCA(2, random_state=0).fit(x, y)
-    np.testing.assert_allclose(abs(model.patterns_ @ directions.T), np.eye(2), atol=0.05)
+    np.testing.assert_allclose(
+        abs(model.patterns_ @ directions.T), np.eye(2), atol=0.05
+    )
     assert pattern_c_index(severity, model.transform(x[y == 1])).mean > 0.85
 
 
 def test_independent_components_separate_equal_variances_and_principal_components_do_not():
     x, y, severity, _ = make_planted_people(strengths=(9.0, 9.0))
     scores = {
-        learner: pattern_c_index(severity, learner(2, random_state=0).fit(x, y).transform(x[y == 1])).mean
+        learner: pattern_c_index(
+            severity, learner(2, random_state=0).fit(x, y).transform(x[y == 1])
+        ).mean
         for learner in (NormativeICA, NormativePCA)
     }
     assert scores[NormativeICA] > 0.87
@@ -41,11 +51,15 @@ def test_loadings_of_independent_components_reconstruct_patients():
     assert model.converged_
     z = (x - model.control_mean_) / model.control_scale_
     residual = z[y == 1] - model.transform(x[y == 1]) @ model.patterns_
-    assert residual.var(axis=0).sum() == pytest.approx(10, abs=0.5)  # the noise of 12 regions but two directions
+    assert residual.var(axis=0).sum() == pytest.approx(
+        10, abs=0.5
+    )  # the noise of 12 regions but two directions
 
 
 def make_hidden_losses():
-    """Return nonnegative losses of two groups of regions, under strong variation shared with the controls."""
+    """Return nonnegative losses of two groups of regions, under strong variation shared
+    with the controls.
+    """
     rng = np.random.default_rng(0)
     shared = rng.normal(size=(600, 3)) @ rng.normal(size=(3, 40)) * 2
     x, y = shared + 0.5 * rng.normal(size=(600, 40)), np.repeat([0, 1], 300)
@@ -57,8 +71,14 @@ def make_hidden_losses():
 
 def test_losses_hidden_by_normal_variation_are_found():
     x, y, severity = make_hidden_losses()
-    model, plain = DeviationNMF(2, random_state=0, n_latent=3), NMFBaseline(2, random_state=0)
-    score, plain_score = (pattern_c_index(severity, m.fit(x, y).transform(x[y == 1])) for m in (model, plain))
+    model, plain = (
+        DeviationNMF(2, random_state=0, n_latent=3),
+        NMFBaseline(2, random_state=0),
+    )
+    score, plain_score = (
+        pattern_c_index(severity, m.fit(x, y).transform(x[y == 1]))
+        for m in (model, plain)
+    )
     assert score.mean > 0.9
     assert plain_score.mean < score.mean - 0.15
     losses = -model.patterns_[score.matching]
@@ -79,4 +99,6 @@ def test_without_latent_variables_only_the_scale_of_regions_differs_from_nmf():
     model = DeviationNMF(2, random_state=0, n_latent=0).fit(x, y)
     losses = np.maximum(-(x - model.control_mean_) / model.control_scale_, 0.0)
     np.testing.assert_allclose(model.deviation_range_, losses[y == 1].max(axis=0))
-    assert -model.patterns_.min() == pytest.approx(np.max(model.model_.components_ * model.deviation_range_))
+    assert -model.patterns_.min() == pytest.approx(
+        np.max(model.model_.components_ * model.deviation_range_)
+    )

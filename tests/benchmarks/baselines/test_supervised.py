@@ -28,7 +28,9 @@ def test_everyone_is_held_out_once_and_in_training_otherwise(model):
 def test_linear_models_find_a_make_linear_data_in_people_held_out(model):
     x, s = make_linear_data()
     predictions = cross_validate_supervised(x, s, model)
-    correlations = [np.corrcoef(a, b)[0, 1] for a, b in zip(s.T, predictions.test.T, strict=True)]
+    correlations = [
+        np.corrcoef(a, b)[0, 1] for a, b in zip(s.T, predictions.test.T, strict=True)
+    ]
     assert min(correlations) > 0.99
 
 
@@ -42,7 +44,9 @@ def test_a_vector_of_severities_equals_one_column(model):
 
 def test_held_out_predictions_do_not_see_the_truth():
     rng = np.random.default_rng(0)
-    predictions = cross_validate_supervised(rng.normal(size=(60, 50)), rng.random((60, 1)))
+    predictions = cross_validate_supervised(
+        rng.normal(size=(60, 50)), rng.random((60, 1))
+    )
     assert abs(np.corrcoef(predictions.test[:, 0], rng.random(60))[0, 1]) < 0.5
 
 

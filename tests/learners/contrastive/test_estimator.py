@@ -29,10 +29,15 @@ def test_likelihood_rotation_is_better_than_plain_ica(task: str) -> None:
     case = get_suite_tasks(suite)[task](0)
     patients = case.X[case.y == 1]
     scores = [
-        pattern_c_index(case.truth, ContrastiveICA(3, 0, rotation).fit(case.X, case.y).transform(patients)).mean
+        pattern_c_index(
+            case.truth,
+            ContrastiveICA(3, 0, rotation).fit(case.X, case.y).transform(patients),
+        ).mean
         for rotation in ("likelihood", "ica")
     ]
-    floor = {"basic": 0.88, "mild": 0.83, "corr07": 0.87, "beta31": 0.79, "tiny": 0.82}[task]
+    floor = {"basic": 0.88, "mild": 0.83, "corr07": 0.87, "beta31": 0.79, "tiny": 0.82}[
+        task
+    ]
     assert scores[0] >= floor
     assert scores[0] >= scores[1] + 0.01
 
@@ -49,9 +54,16 @@ def test_scale_and_patterns_are_as_documented() -> None:
     lost = -0.3 * x[y == 0].mean(axis=0) / x[y == 0].std(axis=0)
     for k, index in enumerate(matching):
         affected = simulated.patterns[f"s{k + 1}"].to_numpy() > 0
-        assert learner.patterns_[index][affected].mean() == pytest.approx(lost[affected].mean(), rel=0.15)
-        assert np.abs(learner.patterns_[index][~affected]).mean() < 0.15 * np.abs(lost[affected]).mean()
-        assert set(np.argsort(learner.patterns_[index])[:14]) == set(np.flatnonzero(affected))
+        assert learner.patterns_[index][affected].mean() == pytest.approx(
+            lost[affected].mean(), rel=0.15
+        )
+        assert (
+            np.abs(learner.patterns_[index][~affected]).mean()
+            < 0.15 * np.abs(lost[affected]).mean()
+        )
+        assert set(np.argsort(learner.patterns_[index])[:14]) == set(
+            np.flatnonzero(affected)
+        )
 
 
 def test_spectrum_shows_the_number_of_patterns() -> None:
@@ -70,7 +82,10 @@ def test_any_number_of_patterns(width: int) -> None:
 
 def test_the_seed_does_not_matter() -> None:
     case = get_suite_tasks("stress")["corr05"](0)
-    results = [ContrastiveICA(3, seed).fit(case.X, case.y).transform(case.X) for seed in range(3)]
+    results = [
+        ContrastiveICA(3, seed).fit(case.X, case.y).transform(case.X)
+        for seed in range(3)
+    ]
     for other in results[1:]:
         np.testing.assert_allclose(other, results[0], atol=0.02)
 

@@ -1,4 +1,6 @@
-"""The linear model that the trajectory learner starts from, on data whose truth is known."""
+"""The linear model that the trajectory learner starts from, on data whose truth is
+known.
+"""
 
 from itertools import product
 
@@ -20,7 +22,9 @@ def test_data_without_patterns_still_give_a_start(patients, seed):
     people, y = rng.normal(size=(40 + patients, 30)), np.repeat([0, 1], [40, patients])
     for width in (1, 2, 4):
         start = solve_people(people[y == 0], people[y == 1], width, seed)
-        assert all(np.isfinite(values).all() for values in (start.patterns, *start.prior))
+        assert all(
+            np.isfinite(values).all() for values in (start.patterns, *start.prior)
+        )
 
 
 def test_a_start_ranks_severities():
@@ -28,7 +32,9 @@ def test_a_start_ranks_severities():
     start = solve_people(truth.controls, truth.patients, 2, 0)
     weights = compute_severity_weights(start.patterns, start.noise)
     assert pattern_c_index(truth.z, truth.patients @ weights).mean > 0.82
-    assert np.linalg.norm(start.noise - np.cov(truth.controls.T)) < 0.2 * np.linalg.norm(start.noise)
+    assert np.linalg.norm(
+        start.noise - np.cov(truth.controls.T)
+    ) < 0.2 * np.linalg.norm(start.noise)
 
 
 def test_the_prior_has_the_correlation_of_the_severities():
@@ -56,8 +62,18 @@ def test_contrast_sums_against_a_loop_and_finite_differences():
         direction = directions[start, row]
         np.testing.assert_allclose(values[start, row], evaluate(direction))
         steps = 1e-4 * np.eye(3)
-        slopes = [(evaluate(direction + step) - evaluate(direction - step)) / 2e-4 for step in steps]
-        np.testing.assert_allclose(gradients[start, row], np.transpose(slopes), atol=1e-5)
+        slopes = [
+            (evaluate(direction + step) - evaluate(direction - step)) / 2e-4
+            for step in steps
+        ]
+        np.testing.assert_allclose(
+            gradients[start, row], np.transpose(slopes), atol=1e-5
+        )
         for k, step in enumerate(steps):
-            moved = [sum_contrasts(white, (direction + sign * step)[None, None])[1][0, 0] for sign in (1, -1)]
-            np.testing.assert_allclose(curvatures[start, row, :, k], (moved[0] - moved[1]) / 2e-4, atol=1e-5)
+            moved = [
+                sum_contrasts(white, (direction + sign * step)[None, None])[1][0, 0]
+                for sign in (1, -1)
+            ]
+            np.testing.assert_allclose(
+                curvatures[start, row, :, k], (moved[0] - moved[1]) / 2e-4, atol=1e-5
+            )

@@ -6,7 +6,11 @@ from sklearn.covariance import ledoit_wolf
 
 import rindices as ri
 from rindices.errors import InputError
-from rindices.learners.contrastive.estimator import SHRINKAGES, MeanDifference, compute_difference_weights
+from rindices.learners.contrastive.estimator import (
+    SHRINKAGES,
+    MeanDifference,
+    compute_difference_weights,
+)
 
 
 def simulate(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -26,9 +30,18 @@ def test_weights_against_a_plain_computation() -> None:
     difference = (groups[1].mean(axis=0) - groups[0].mean(axis=0)) / scale
     expected = np.zeros(8)
     for share in SHRINKAGES:
-        direction = np.linalg.inv((1 - share) * covariance + share * np.eye(8)) @ difference
-        expected += direction / np.sqrt(direction @ covariance @ direction) / len(SHRINKAGES) / scale
-    np.testing.assert_allclose(compute_difference_weights(X, y)[:, 0], expected, rtol=1e-6)
+        direction = (
+            np.linalg.inv((1 - share) * covariance + share * np.eye(8)) @ difference
+        )
+        expected += (
+            direction
+            / np.sqrt(direction @ covariance @ direction)
+            / len(SHRINKAGES)
+            / scale
+        )
+    np.testing.assert_allclose(
+        compute_difference_weights(X, y)[:, 0], expected, rtol=1e-6
+    )
 
 
 def test_the_index_is_zero_for_controls_and_one_for_severe_patients() -> None:

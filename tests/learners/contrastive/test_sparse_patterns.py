@@ -3,7 +3,11 @@
 import numpy as np
 from scipy.stats import multivariate_normal
 
-from rindices.learners.contrastive.rotation import PeopleMoments, compute_severity_weights, refine_patterns
+from rindices.learners.contrastive.rotation import (
+    PeopleMoments,
+    compute_severity_weights,
+    refine_patterns,
+)
 
 
 def test_severity_weights_are_generalised_least_squares() -> None:
@@ -14,7 +18,9 @@ def test_severity_weights_are_generalised_least_squares() -> None:
     likelihood = multivariate_normal(person, noise)
     best = likelihood.logpdf(patterns @ severity)
     for _ in range(50):
-        assert likelihood.logpdf(patterns @ (severity + 0.1 * rng.normal(size=2))) < best
+        assert (
+            likelihood.logpdf(patterns @ (severity + 0.1 * rng.normal(size=2))) < best
+        )
 
 
 def test_refinement_brings_patterns_closer_to_the_truth() -> None:
@@ -23,7 +29,9 @@ def test_refinement_brings_patterns_closer_to_the_truth() -> None:
     true[:6, 0], true[20:26, 1] = -1.5, -1.5
     mixing = np.eye(regions) + 0.5
     noise = mixing @ mixing.T / regions
-    patients = rng.uniform(0, 2, (200, 2)) @ true.T + rng.multivariate_normal(np.zeros(regions), noise, 200)
+    patients = rng.uniform(0, 2, (200, 2)) @ true.T + rng.multivariate_normal(
+        np.zeros(regions), noise, 200
+    )
     rough = true + 0.3 * rng.normal(size=true.shape)
     refined = refine_patterns(PeopleMoments.compute(patients), rough, noise, 10)
     assert np.abs(refined - true).mean() < 0.5 * np.abs(rough - true).mean()
@@ -31,6 +39,10 @@ def test_refinement_brings_patterns_closer_to_the_truth() -> None:
 
 def test_refinement_returns_merged_patterns_unchanged() -> None:
     rng = np.random.default_rng(0)
-    same = np.repeat(rng.normal(size=(10, 1)), 2, axis=1) + 1e-9 * rng.normal(size=(10, 2))
-    refined = refine_patterns(PeopleMoments.compute(rng.normal(size=(30, 10))), same, np.eye(10), 5)
+    same = np.repeat(rng.normal(size=(10, 1)), 2, axis=1) + 1e-9 * rng.normal(
+        size=(10, 2)
+    )
+    refined = refine_patterns(
+        PeopleMoments.compute(rng.normal(size=(30, 10))), same, np.eye(10), 5
+    )
     np.testing.assert_array_equal(refined, same)

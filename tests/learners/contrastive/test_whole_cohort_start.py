@@ -1,4 +1,6 @@
-"""The whole-cohort start: its space, normal variation, whitening and rotation, and the choice between starts."""
+"""The whole-cohort start: its space, normal variation, whitening and rotation, and the
+choice between starts.
+"""
 
 from itertools import product
 
@@ -23,21 +25,35 @@ from rindices.learners.contrastive.whole_cohort_start import (
 )
 from rindices.learners.normal_variation import ReferenceTarget
 from rindices.preprocess.standardise import shrink_normal_covariance
-from tests.learners.diffuse_people import N_REGIONS, DiffusePeople, simulate_diffuse_people
+from tests.learners.diffuse_people import (
+    N_REGIONS,
+    DiffusePeople,
+    simulate_diffuse_people,
+)
 
 
 def compute_moments(people: DiffusePeople) -> GroupMoments:
-    return GroupMoments.compute(people.shifts[people.y == 0], people.shifts[people.y == 1])
+    return GroupMoments.compute(
+        people.shifts[people.y == 0], people.shifts[people.y == 1]
+    )
 
 
 def measure_share_in_space(patterns: np.ndarray, space: np.ndarray) -> float:
-    """Smallest length of a true pattern (M, R), relative to its own, in a space (R, M)."""
+    """Smallest length of a true pattern (M, R), relative to its own, in a
+    space (R, M).
+    """
     basis = np.linalg.qr(space)[0]
-    return float((np.linalg.norm(patterns @ basis, axis=1) / np.linalg.norm(patterns, axis=1)).min())
+    return float(
+        (
+            np.linalg.norm(patterns @ basis, axis=1) / np.linalg.norm(patterns, axis=1)
+        ).min()
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_diffuse_patterns_are_in_the_space_of_the_whole_cohort_and_not_in_that_of_the_ratio(seed: int) -> None:
+def test_diffuse_patterns_are_in_the_space_of_the_whole_cohort_and_not_in_that_of_the_ratio(
+    seed: int,
+) -> None:
     people = simulate_diffuse_people(seed)
     moments = compute_moments(people)
     assert measure_share_in_space(people.patterns, find_space(moments, 2).space) > 0.9
@@ -48,15 +64,22 @@ def test_diffuse_patterns_are_in_the_space_of_the_whole_cohort_and_not_in_that_o
 def test_patterns_are_found_one_by_one(seed: int) -> None:
     people = simulate_diffuse_people(seed, n_controls=400, n_patients=1200)
     start = solve_whole_cohort(compute_moments(people), 2)
-    unit = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in (people.patterns, start.patterns.T)]
+    unit = [
+        each / np.linalg.norm(each, axis=1, keepdims=True)
+        for each in (people.patterns, start.patterns.T)
+    ]
     cosines = unit[0] @ unit[1].T
-    assert max(min(cosines[0, 0], cosines[1, 1]), min(cosines[0, 1], cosines[1, 0])) > 0.9
+    assert (
+        max(min(cosines[0, 0], cosines[1, 1]), min(cosines[0, 1], cosines[1, 0])) > 0.9
+    )
 
 
 def test_space_maximises_excess_variance_between_added_variance_and_ratio() -> None:
     moments = compute_moments(simulate_diffuse_people())
     space, _, spectrum = find_space(moments, 3)
-    noise = shrink_normal_covariance(moments.controls.covariance, moments.controls.number)
+    noise = shrink_normal_covariance(
+        moments.controls.covariance, moments.controls.number
+    )
     values, axes = np.linalg.eigh(noise)
     root = (axes * values**0.125) @ axes.T
     shift = moments.patients.mean - moments.controls.mean
@@ -67,7 +90,9 @@ def test_space_maximises_excess_variance_between_added_variance_and_ratio() -> N
     assert spectrum[0] == pytest.approx(np.linalg.eigvalsh(white)[-1], rel=1e-6)
 
 
-def test_normal_variation_is_that_of_controls_within_the_space_and_of_everyone_outside() -> None:
+def test_normal_variation_is_that_of_controls_within_the_space_and_of_everyone_outside() -> (
+    None
+):
     people = simulate_diffuse_people()
     moments = compute_moments(people)
     basis = np.linalg.qr(np.random.default_rng(0).standard_normal((N_REGIONS, 2)))[0]
@@ -90,14 +115,24 @@ def test_a_reference_takes_part_in_normal_variation() -> None:
 
 
 def test_severities_are_white_when_people_without_disease_are_added() -> None:
-    """Measured in the patterns, patients and a share of people at 0 have the identity as excess covariance."""
+    """Measured in the patterns, patients and a share of people at 0 have the identity
+    as excess covariance.
+    """
     moments = compute_moments(simulate_diffuse_people(n_controls=400, n_patients=1200))
     space, noise, _ = find_space(moments, 2)
     patterns, means = whiten_severities(moments, space, noise)
     weights = compute_severity_weights(patterns, noise)
-    excess = weights.T @ (moments.patients.covariance - moments.controls.covariance) @ weights
-    np.testing.assert_allclose(excess + CONTROL_SHARE * np.outer(means, means), np.eye(2), atol=1e-8)
-    np.testing.assert_allclose(weights.T @ (moments.patients.mean - moments.controls.mean), means, atol=1e-8)
+    excess = (
+        weights.T
+        @ (moments.patients.covariance - moments.controls.covariance)
+        @ weights
+    )
+    np.testing.assert_allclose(
+        excess + CONTROL_SHARE * np.outer(means, means), np.eye(2), atol=1e-8
+    )
+    np.testing.assert_allclose(
+        weights.T @ (moments.patients.mean - moments.controls.mean), means, atol=1e-8
+    )
 
 
 def test_patients_who_vary_less_than_controls_have_no_start() -> None:
@@ -109,7 +144,9 @@ def test_patients_who_vary_less_than_controls_have_no_start() -> None:
 
 def make_rotation_problem(n_patterns: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng([n_patterns, seed])
-    return rng.standard_normal((30, n_patterns)) ** 3, rng.standard_normal(n_patterns) + 1.0
+    return rng.standard_normal((30, n_patterns)) ** 3, rng.standard_normal(
+        n_patterns
+    ) + 1.0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -119,7 +156,9 @@ def test_rotation_of_two_patterns_is_the_best_of_all_angles(seed: int) -> None:
     angles = np.linspace(0.0, np.pi, 20_000)
     losses = []
     for angle in angles:
-        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        turn = np.array(
+            [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+        )
         losses.append(compute_rotation_loss(patterns @ turn, means @ turn))
     found = compute_rotation_loss(patterns @ rotation, means @ rotation)
     assert found <= min(losses) + 1e-9
@@ -128,14 +167,19 @@ def test_rotation_of_two_patterns_is_the_best_of_all_angles(seed: int) -> None:
 
 
 @pytest.mark.parametrize("n_patterns", [3, 4])
-def test_rotation_of_several_patterns_is_better_than_any_of_many(n_patterns: int) -> None:
+def test_rotation_of_several_patterns_is_better_than_any_of_many(
+    n_patterns: int,
+) -> None:
     patterns, means = make_rotation_problem(n_patterns, 0)
     rotation, rng = find_rotation(patterns, means), np.random.default_rng(0)
     found = compute_rotation_loss(patterns @ rotation, means @ rotation)
     for _ in range(3_000):
         other = np.linalg.qr(rng.standard_normal((n_patterns, n_patterns)))[0]
         assert found < compute_rotation_loss(patterns @ other, means @ other)
-    assert np.abs(compute_rotation_gradient(patterns @ rotation, means @ rotation)).max() < 1e-10
+    assert (
+        np.abs(compute_rotation_gradient(patterns @ rotation, means @ rotation)).max()
+        < 1e-10
+    )
     np.testing.assert_allclose(rotation.T @ rotation, np.eye(n_patterns), atol=1e-12)
 
 
@@ -146,9 +190,15 @@ def test_gradient_of_the_rotation_is_that_of_small_turns() -> None:
         sides = []
         for angle in (width, -width):
             turn = np.eye(3)
-            turn[[i, j], [i, j]], turn[j, i], turn[i, j] = np.cos(angle), np.sin(angle), -np.sin(angle)
+            turn[[i, j], [i, j]], turn[j, i], turn[i, j] = (
+                np.cos(angle),
+                np.sin(angle),
+                -np.sin(angle),
+            )
             sides.append(compute_rotation_loss(patterns @ turn, means @ turn))
-        assert found == pytest.approx((sides[0] - sides[1]) / (2.0 * width), rel=1e-5, abs=1e-6)
+        assert found == pytest.approx(
+            (sides[0] - sides[1]) / (2.0 * width), rel=1e-5, abs=1e-6
+        )
 
 
 def test_one_pattern_needs_no_rotation() -> None:
@@ -160,13 +210,18 @@ def test_group_loss_counts_both_groups_alike_and_clips_outliers() -> None:
     patients, controls = [0.3, -1.0, 80.0], [-0.4, -70.0, 2.0, 0.1]
     expected = 0.0
     for group, sign in ((patients, -1.0), (controls, 1.0)):
-        losses = [np.log(1.0 + np.exp(sign * max(min(ratio, 5.0), -5.0))) for ratio in group]
+        losses = [
+            np.log(1.0 + np.exp(sign * max(min(ratio, 5.0), -5.0))) for ratio in group
+        ]
         expected += 0.5 * sum(losses) / len(losses)
     sums = [
-        sum_group_losses(np.array(group), is_patient) for group, is_patient in ((controls, False), (patients, True))
+        sum_group_losses(np.array(group), is_patient)
+        for group, is_patient in ((controls, False), (patients, True))
     ]
     assert compute_group_loss(*sums, 4, 3) == pytest.approx(expected, rel=1e-12)
-    nothing = [sum_group_losses(np.zeros(7), is_patient) for is_patient in (False, True)]
+    nothing = [
+        sum_group_losses(np.zeros(7), is_patient) for is_patient in (False, True)
+    ]
     assert compute_group_loss(*nothing, 7, 7) == pytest.approx(CHANCE_LOSS)
     assert np.isnan(compute_group_loss(0.0, 3.0, 0, 3))
 
@@ -185,7 +240,9 @@ def test_group_loss_counts_both_groups_alike_and_clips_outliers() -> None:
 def test_the_start_that_distinguishes_people_clearly_better_is_taken(
     contrastive: list[float], whole_cohort: list[float], is_taken: bool
 ) -> None:
-    assert is_whole_cohort_taken(np.array(contrastive), np.array(whole_cohort)) is is_taken
+    assert (
+        is_whole_cohort_taken(np.array(contrastive), np.array(whole_cohort)) is is_taken
+    )
 
 
 def test_signs_and_order_of_regions_do_not_matter() -> None:
@@ -204,6 +261,9 @@ def test_rows_in_any_order_give_the_same_patterns() -> None:
     for n_patterns, seed in product((2, 3), range(2)):
         order = np.random.default_rng(seed).permutation(len(people.y))
         shuffled = people._replace(shifts=people.shifts[order], y=people.y[order])
-        first, second = (solve_whole_cohort(compute_moments(each), n_patterns) for each in (people, shuffled))
+        first, second = (
+            solve_whole_cohort(compute_moments(each), n_patterns)
+            for each in (people, shuffled)
+        )
         np.testing.assert_allclose(first.patterns, second.patterns, atol=1e-10)
         np.testing.assert_allclose(first.noise, second.noise, atol=1e-10)

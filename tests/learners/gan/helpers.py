@@ -20,13 +20,19 @@ PEOPLE = (
 
 
 def make_stack(
-    regions: int, patterns: int, members: Sequence[int], recipe: Recipe = PAPER, dtype: torch.dtype = torch.float32
+    regions: int,
+    patterns: int,
+    members: Sequence[int],
+    recipe: Recipe = PAPER,
+    dtype: torch.dtype = torch.float32,
 ) -> MemberStack:
-    plan = TrainingPlan(patterns, recipe, seed=7)
+    plan = TrainingPlan(patterns=patterns, recipe=recipe, seed=7)
     return make_member_stack(members, plan, regions, torch.zeros((), dtype=dtype))
 
 
-def draw_people(stack: MemberStack, batch: int, generator: torch.Generator, sd: float = 0.1) -> tuple[Tensor, Tensor]:
+def draw_people(
+    stack: MemberStack, batch: int, generator: torch.Generator, sd: float = 0.1
+) -> tuple[Tensor, Tensor]:
     """Random controls and patients of every member, (S, B, R) each."""
     weight = stack.networks.f.encode1
     shape = (2, len(weight), batch, weight.shape[1])

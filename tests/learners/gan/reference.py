@@ -10,10 +10,18 @@ from torch.nn import functional
 
 
 class Reference:
-    """One member with the paper's networks and Algorithm 1 (f, g1 and g2 on the sum)."""
+    """One member with the paper's networks and Algorithm 1 (f, g1 and g2 on
+    the sum).
+    """
 
-    def __init__(self, weights: Mapping[str, Tensor], rate: float, loss_weights: object) -> None:
-        self.p = {name: nn.Parameter(w.detach().clone()) for name, w in weights.items() if "copula" not in name}
+    def __init__(
+        self, weights: Mapping[str, Tensor], rate: float, loss_weights: object
+    ) -> None:
+        self.p = {
+            name: nn.Parameter(w.detach().clone())
+            for name, w in weights.items()
+            if "copula" not in name
+        }
         self.w = loss_weights
         d = [p for name, p in self.p.items() if name.startswith("d.")]
         self.rest = [p for name, p in self.p.items() if not name.startswith("d.")]
@@ -42,9 +50,13 @@ class Reference:
         fake = self.perceptron("d", (x + self.change(x, z)).detach())
         real = self.perceptron("d", y)
         ones = torch.ones(len(y), dtype=torch.long)
-        return functional.cross_entropy(real, ones) + functional.cross_entropy(fake, 0 * ones)
+        return functional.cross_entropy(real, ones) + functional.cross_entropy(
+            fake, 0 * ones
+        )
 
-    def terms(self, x: Tensor, z: Tensor, higher: Tensor, low: Tensor) -> dict[str, Tensor]:
+    def terms(
+        self, x: Tensor, z: Tensor, higher: Tensor, low: Tensor
+    ) -> dict[str, Tensor]:
         delta, patterns = self.change(x, z), z.shape[1]
         targets = [z * torch.eye(patterns).to(z)[i] for i in range(patterns)]
         singles = [self.change(x, target) for target in targets]
@@ -53,23 +65,31 @@ class Reference:
         ones = torch.ones(len(x), dtype=torch.long)
         excess = torch.clamp(delta.abs() - self.change(x, higher).abs(), min=0)
         return {
-            "adversarial": functional.cross_entropy(self.perceptron("d", x + delta), ones),
+            "adversarial": functional.cross_entropy(
+                self.perceptron("d", x + delta), ones
+            ),
             "change": delta.abs().mean(),
-            "decomposition": functional.mse_loss(torch.stack(shares), torch.stack(singles)),
+            "decomposition": functional.mse_loss(
+                torch.stack(shares), torch.stack(singles)
+            ),
             "reconstruction": functional.mse_loss(torch.stack(r), torch.stack(targets)),
             "orthogonality": orthogonality(singles),
             "monotonicity": (excess**2).mean(),
             "near_zero": self.change(x, low).abs().mean(),
         }
 
-    def step(self, x: Tensor, y: Tensor, z: Tensor, higher: Tensor, low: Tensor) -> dict[str, Tensor]:
+    def step(
+        self, x: Tensor, y: Tensor, z: Tensor, higher: Tensor, low: Tensor
+    ) -> dict[str, Tensor]:
         """Update D, then the rest; the gradients each was updated with."""
         d = [name for name in self.p if name.startswith("d.")]
         discrimination = self.discrimination(x, y, z)
         grads = self._update(self.adam_d, discrimination, d)
         terms = self.terms(x, z, higher, low)
         total = sum(getattr(self.w, name) * term for name, term in terms.items())
-        grads |= self._update(self.adam, total, [name for name in self.p if name not in d])
+        grads |= self._update(
+            self.adam, total, [name for name in self.p if name not in d]
+        )
         self.last = {"discrimination": discrimination.detach()}
         self.last |= {name: term.detach() for name, term in terms.items()}
         with torch.no_grad():
@@ -77,7 +97,9 @@ class Reference:
                 p.clamp_(-0.5, 0.5)
         return grads
 
-    def _update(self, adam: torch.optim.Adam, loss: Tensor, names: list[str]) -> dict[str, Tensor]:
+    def _update(
+        self, adam: torch.optim.Adam, loss: Tensor, names: list[str]
+    ) -> dict[str, Tensor]:
         adam.zero_grad()
         loss.backward()
         adam.step()
@@ -87,7 +109,11 @@ class Reference:
 def infer_r_indices(weights: Mapping[str, Tensor], y: Tensor) -> Tensor:
     """Return g2(g1(y)) of one member: (B, R) -> (B, M)."""
     member = Reference(weights, 1.0, None)
-    return torch.stack([member.perceptron("g2", share) for share in member.decompose(y)]).sum(dim=0).detach()
+    return (
+        torch.stack([member.perceptron("g2", share) for share in member.decompose(y)])
+        .sum(dim=0)
+        .detach()
+    )
 
 
 def orthogonality(singles: list[Tensor]) -> Tensor:

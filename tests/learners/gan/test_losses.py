@@ -58,15 +58,29 @@ def plain_discrimination(fake: Tensor, real: Tensor) -> float:
     return plain_adversarial(real) + plain_adversarial(fake.flip(1))
 
 
-CASES: dict[str, tuple[Callable[..., Tensor], Callable[..., float], list[tuple[int, ...]]]] = {
+CASES: dict[
+    str, tuple[Callable[..., Tensor], Callable[..., float], list[tuple[int, ...]]]
+] = {
     "change": (losses.change_loss, plain_change, [(S, B, R)]),
     "near_zero": (losses.near_zero_loss, plain_change, [(S, B, R)]),
-    "decomposition": (losses.decomposition_loss, plain_decomposition, [(S, B, M, R)] * 2),
-    "reconstruction": (losses.reconstruction_loss, plain_decomposition, [(S, B, M)] * 2),
+    "decomposition": (
+        losses.decomposition_loss,
+        plain_decomposition,
+        [(S, B, M, R)] * 2,
+    ),
+    "reconstruction": (
+        losses.reconstruction_loss,
+        plain_decomposition,
+        [(S, B, M)] * 2,
+    ),
     "orthogonality": (losses.orthogonality_loss, plain_orthogonality, [(S, B, M, R)]),
     "monotonicity": (losses.monotonicity_loss, plain_monotonicity, [(S, B, R)] * 2),
     "adversarial": (losses.adversarial_loss, plain_adversarial, [(S, B, 2)]),
-    "discrimination": (losses.discrimination_loss, plain_discrimination, [(S, B, 2)] * 2),
+    "discrimination": (
+        losses.discrimination_loss,
+        plain_discrimination,
+        [(S, B, 2)] * 2,
+    ),
 }
 
 
@@ -77,17 +91,26 @@ def test_a_loss_equals_the_papers_formula(name: str) -> None:
     values = loss(*inputs)
     assert values.shape == (S,)
     for member in range(S):
-        assert float(values[member]) == pytest.approx(plain(*(x[member] for x in inputs)), abs=1e-12)
+        assert float(values[member]) == pytest.approx(
+            plain(*(x[member] for x in inputs)), abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_gradient_equals_the_slope_of_the_papers_formula(name: str) -> None:
     loss, plain, shapes = CASES[name]
-    inputs = [numbers(*shape, seed=seed).requires_grad_() for seed, shape in enumerate(shapes)]
+    inputs = [
+        numbers(*shape, seed=seed).requires_grad_() for seed, shape in enumerate(shapes)
+    ]
     grads = torch.autograd.grad(loss(*inputs).sum(), inputs)
     for x, grad in zip(inputs, grads, strict=True):
         slopes = [slope(plain, inputs, x, entry) for entry in range(x.numel())]
-        torch.testing.assert_close(grad.flatten(), torch.tensor(slopes, dtype=torch.float64), rtol=0, atol=1e-10)
+        torch.testing.assert_close(
+            grad.flatten(),
+            torch.tensor(slopes, dtype=torch.float64),
+            rtol=0,
+            atol=1e-10,
+        )
 
 
 def slope(plain: Callable[..., float], inputs: Numbers, x: Tensor, entry: int) -> float:
@@ -96,7 +119,9 @@ def slope(plain: Callable[..., float], inputs: Numbers, x: Tensor, entry: int) -
     return (16 * fine - coarse) / 15
 
 
-def difference(plain: Callable[..., float], inputs: Numbers, entry_of: tuple[Tensor, int], h: float) -> float:
+def difference(
+    plain: Callable[..., float], inputs: Numbers, entry_of: tuple[Tensor, int], h: float
+) -> float:
     (x, entry), total = entry_of, 0.0
     member, flat = entry // (x.numel() // S), x.data.view(-1)
     original = flat[entry].clone()
@@ -117,11 +142,16 @@ def test_orthogonality_of_a_pattern_without_change_has_no_gradient() -> None:
 
 
 @pytest.mark.parametrize("size", [1e-50, 1e-100])
-def test_orthogonality_knows_directions_alone_down_to_the_smallest_change(size: float) -> None:
+def test_orthogonality_knows_directions_alone_down_to_the_smallest_change(
+    size: float,
+) -> None:
     grads = []
     for scale in (1.0, size):
         singles = (scale * numbers(S, B, M, R)).requires_grad_()
-        grads.append(scale * torch.autograd.grad(losses.orthogonality_loss(singles).sum(), singles)[0])
+        grads.append(
+            scale
+            * torch.autograd.grad(losses.orthogonality_loss(singles).sum(), singles)[0]
+        )
     torch.testing.assert_close(grads[1], grads[0], rtol=0, atol=1e-12)
 
 
@@ -146,7 +176,9 @@ RECIPE = Recipe().replace(
 def draw(members: list[int], phi: torch.Tensor | None = None) -> ByRole:
     streams = [losses.make_member_generator(3, member) for member in members]
     eye = torch.eye(3).repeat(len(members), 1, 1)
-    return losses.draw_severities(streams, 500, 0.05, eye if phi is None else phi, phi is not None)
+    return losses.draw_severities(
+        streams, 500, 0.05, eye if phi is None else phi, phi is not None
+    )
 
 
 def test_severities_keep_their_ranges() -> None:
@@ -172,21 +204,27 @@ def test_a_copula_keeps_uniform_margins_and_correlates() -> None:
     phi = torch.tensor([[[1.0, 0, 0], [0.8, 0.6, 0], [0, 0, 1]]])
     z = draw([0], phi).drawn[0]
     quarters = torch.quantile(z, torch.tensor([0.25, 0.5, 0.75]), dim=0)
-    torch.testing.assert_close(quarters[:, 1], torch.tensor([0.25, 0.5, 0.75]), rtol=0, atol=0.06)
+    torch.testing.assert_close(
+        quarters[:, 1], torch.tensor([0.25, 0.5, 0.75]), rtol=0, atol=0.06
+    )
     correlation = torch.corrcoef(z.T)
     assert 0.7 < correlation[0, 1] < 0.85
     assert abs(correlation[0, 2]) < 0.12
 
 
 def test_the_factor_has_unit_rows_and_a_positive_diagonal() -> None:
-    factor = losses.copula_factor(torch.randn(4, 3, 3, generator=torch.Generator().manual_seed(0)))
+    factor = losses.copula_factor(
+        torch.randn(4, 3, 3, generator=torch.Generator().manual_seed(0))
+    )
     torch.testing.assert_close(factor.norm(dim=2), torch.ones(4, 3))
     assert (factor.diagonal(dim1=1, dim2=2) > 0).all()
     assert torch.equal(factor, factor.tril())
 
 
 def test_the_divergence_equals_torchs() -> None:
-    factor = losses.copula_factor(torch.randn(1, 3, 3, generator=torch.Generator().manual_seed(1)))
+    factor = losses.copula_factor(
+        torch.randn(1, 3, 3, generator=torch.Generator().manual_seed(1))
+    )
     normal = torch.distributions.MultivariateNormal
     wanted = torch.distributions.kl_divergence(
         normal(torch.zeros(3), scale_tril=torch.eye(3)),
@@ -200,7 +238,9 @@ def simulate(correlation: float) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     x, y = 1 + 0.1 * torch.randn(2, PEOPLE, REGIONS, generator=generator)
     root = torch.linalg.cholesky(torch.tensor([[1, correlation], [correlation, 1]]))
-    severities = torch.special.ndtr(torch.randn(PEOPLE, 2, generator=generator) @ root.T)
+    severities = torch.special.ndtr(
+        torch.randn(PEOPLE, 2, generator=generator) @ root.T
+    )
     return x, y + severities @ PATTERNS
 
 
@@ -219,12 +259,17 @@ def fit_patterns(f: networks.Transformation) -> None:
             weight.data.clamp_(-RECIPE.clip, RECIPE.clip)
 
 
-# f is fitted to the true patterns and then moves a thousand times slower than D, so that only the copula is tested.
-# If f were free, the copula would also reflect what the patterns still mix.
+# f is fitted to the true patterns and then moves a thousand times slower than D, so
+# that only the copula is tested. If f were free, the copula would also reflect what the
+# patterns still mix.
 @pytest.mark.slow
-@pytest.mark.parametrize(("truth", "low", "high"), [(0.5, 0.3, 0.7), (0.0, -0.15, 0.15)])
+@pytest.mark.parametrize(
+    ("truth", "low", "high"), [(0.5, 0.3, 0.7), (0.0, -0.15, 0.15)]
+)
 def test_the_learnt_correlation(truth: float, low: float, high: float) -> None:
-    state = make_training_state(range(MEMBERS), TrainingPlan(2, RECIPE), *simulate(truth))
+    state = make_training_state(
+        range(MEMBERS), TrainingPlan(patterns=2, recipe=RECIPE), *simulate(truth)
+    )
     fit_patterns(state.stack.networks.f)
     train_stack(state, RECIPE, until=2500)
     factor = losses.copula_factor(state.stack.networks.copula.phi)
@@ -239,15 +284,25 @@ def test_the_copula_follows_the_slope_of_its_loss() -> None:
     x = 1 + 0.1 * numbers(2, 6, 7)
 
     def compute(phi: torch.Tensor) -> torch.Tensor:
-        z = losses.draw_severities([losses.make_member_generator(0, m) for m in (0, 1)], 6, 0.05, phi, True)
+        z = losses.draw_severities(
+            [losses.make_member_generator(0, m) for m in (0, 1)], 6, 0.05, phi, True
+        )
         return losses.copula_loss(stacked.judge(stacked.f(x, z.drawn)), phi, 0.02).sum()
 
     assert torch.autograd.gradcheck(compute, phi.requires_grad_())
 
 
 def test_the_copula_holds_still_until_its_time() -> None:
-    state = make_training_state(range(MEMBERS), TrainingPlan(2, RECIPE.replace(copula_after=100)), *simulate(0.5))
+    state = make_training_state(
+        range(MEMBERS),
+        TrainingPlan(patterns=2, recipe=RECIPE.replace(copula_after=100)),
+        *simulate(0.5),
+    )
     train_stack(state, state.stack.recipe, until=100)
-    assert torch.equal(state.stack.networks.copula.phi, torch.eye(2).repeat(MEMBERS, 1, 1))
+    assert torch.equal(
+        state.stack.networks.copula.phi, torch.eye(2).repeat(MEMBERS, 1, 1)
+    )
     train_stack(state, state.stack.recipe, until=200)
-    assert not torch.equal(state.stack.networks.copula.phi, torch.eye(2).repeat(MEMBERS, 1, 1))
+    assert not torch.equal(
+        state.stack.networks.copula.phi, torch.eye(2).repeat(MEMBERS, 1, 1)
+    )

@@ -1,4 +1,6 @@
-"""Synthetic patients that equal real ones in distribution, and such that differ in one respect alone."""
+"""Synthetic patients that equal real ones in distribution, and such that differ in one
+respect alone.
+"""
 
 import numpy as np
 import pytest
@@ -44,5 +46,8 @@ def test_correlations_that_differ_are_seen_by_the_quadratic_discriminant() -> No
 
 
 def test_too_few_patients_are_an_error() -> None:
-    with pytest.raises(InputError, match="10 synthetic patients are too few to compare; at least 30 are needed"):
+    with pytest.raises(
+        InputError,
+        match="10 synthetic patients are too few to compare; at least 30 are needed",
+    ):
         measure_realism(np.zeros((40, 3)), np.zeros((10, 3)))

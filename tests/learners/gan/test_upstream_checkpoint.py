@@ -1,6 +1,7 @@
-"""Checkpoints of the authors' package are read as they were written; anything else is refused and never executed.
+"""Checkpoints of the authors' package are read as they were written; anything else is
+refused and never executed.
 
-Tests of `rindices.share.importers` tamper with the content.
+Tests of `rindices.exchange.importers` tamper with the content.
 """
 
 from __future__ import annotations
@@ -15,8 +16,16 @@ from torch.nn import functional
 
 from rindices.errors import ModelError
 from rindices.learners.gan.losses import copula_factor
-from rindices.learners.gan.upstream_checkpoint import make_upstream_networks, read_upstream_checkpoint
-from tests.share.test_importers import N_PATTERNS, N_REGIONS, ShellCommand, make_checkpoint
+from rindices.learners.gan.upstream_checkpoint import (
+    make_upstream_networks,
+    read_upstream_checkpoint,
+)
+from tests.exchange.test_importers import (
+    N_PATTERNS,
+    N_REGIONS,
+    ShellCommand,
+    make_checkpoint,
+)
 
 
 def test_a_checkpoint_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -24,11 +33,22 @@ def test_a_checkpoint_is_read_as_it_was_written(tmp_path: Path) -> None:
     torch.save(content, tmp_path / "c")
     read = read_upstream_checkpoint(tmp_path / "c")
     assert (read.epoch, read.n_regions, read.n_patterns) == (300, N_REGIONS, N_PATTERNS)
-    np.testing.assert_array_equal(read.mean, content["normalization_variables"]["cn_mean"])
+    np.testing.assert_array_equal(
+        read.mean, content["normalization_variables"]["cn_mean"]
+    )
     np.testing.assert_array_equal(read.beta, content["correction_variables"]["beta"])
-    for weights, name in ((read.g1, "netDecomposer"), (read.g2, "netReconstruction"), (read.f, "netMapping")):
-        assert all(np.array_equal(weights[layer], tensor) for layer, tensor in content[300][name].items())
-    off_diagonal = 0.5 / np.sqrt(1.25)  # phi is (1, 0.5, 1), and rows are brought to norm one
+    for weights, name in (
+        (read.g1, "netDecomposer"),
+        (read.g2, "netReconstruction"),
+        (read.f, "netMapping"),
+    ):
+        assert all(
+            np.array_equal(weights[layer], tensor)
+            for layer, tensor in content[300][name].items()
+        )
+    off_diagonal = 0.5 / np.sqrt(
+        1.25
+    )  # phi is (1, 0.5, 1), and rows are brought to norm one
     np.testing.assert_allclose(read.correlation, [[1, off_diagonal], [off_diagonal, 1]])
 
 
@@ -42,25 +62,39 @@ def test_the_networks_of_a_checkpoint_are_those_of_the_authors(tmp_path: Path) -
     z = torch.rand(6, N_PATTERNS, generator=generator, dtype=torch.float64)
 
     def apply(name: str, layer: str, people: torch.Tensor) -> torch.Tensor:
-        layers = {key: torch.as_tensor(value).double() for key, value in content[300][name].items()}
-        return functional.linear(people, layers[f"{layer}.weight"], layers.get(f"{layer}.bias"))
+        layers = {
+            key: torch.as_tensor(value).double()
+            for key, value in content[300][name].items()
+        }
+        return functional.linear(
+            people, layers[f"{layer}.weight"], layers.get(f"{layer}.bias")
+        )
 
     def leaky(people: torch.Tensor) -> torch.Tensor:
         return functional.leaky_relu(people, 0.2)
 
-    code = leaky(apply("netMapping", "model.2", leaky(apply("netMapping", "model.0", x))))
+    code = leaky(
+        apply("netMapping", "model.2", leaky(apply("netMapping", "model.0", x)))
+    )
     code = code * torch.sigmoid(apply("netMapping", "model.4.add_noise.0", z))
-    change = leaky(apply("netMapping", "model.7", leaky(apply("netMapping", "model.5", code))))
+    change = leaky(
+        apply("netMapping", "model.7", leaky(apply("netMapping", "model.5", code)))
+    )
     torch.testing.assert_close(networks.f(x[None], z[None])[0], x + change)
     shares = apply("netDecomposer", "model.1", leaky(x)).view(6, N_PATTERNS, N_REGIONS)
     torch.testing.assert_close(networks.g1(x[None])[0], shares)
     hidden = shares
     for layer in ("model.0", "model.2"):
         hidden = leaky(apply("netReconstruction", layer, hidden))
-    torch.testing.assert_close(networks.reconstruct(shares[None])[0], apply("netReconstruction", "model.4", hidden))
+    torch.testing.assert_close(
+        networks.reconstruct(shares[None])[0],
+        apply("netReconstruction", "model.4", hidden),
+    )
     factor = copula_factor(networks.copula.phi)[0]
     read = read_upstream_checkpoint(tmp_path / "c")
-    np.testing.assert_allclose((factor @ factor.T).detach(), read.correlation, atol=1e-6)
+    np.testing.assert_allclose(
+        (factor @ factor.T).detach(), read.correlation, atol=1e-6
+    )
 
 
 def test_covariates_and_copula_may_be_absent(tmp_path: Path) -> None:
@@ -68,7 +102,12 @@ def test_covariates_and_copula_may_be_absent(tmp_path: Path) -> None:
     del content[300]["phi"]
     torch.save(content, tmp_path / "c")
     read = read_upstream_checkpoint(tmp_path / "c")
-    assert (read.low.shape, read.high.shape, read.beta.shape, read.correlation) == ((0,), (0,), (0, N_REGIONS), None)
+    assert (read.low.shape, read.high.shape, read.beta.shape, read.correlation) == (
+        (0,),
+        (0,),
+        (0, N_REGIONS),
+        None,
+    )
 
 
 def test_one_of_several_epochs_is_chosen(tmp_path: Path) -> None:
@@ -84,7 +123,11 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     torch.save(make_checkpoint(), valid)
     size = valid.stat().st_size
     contents = [valid.read_bytes()[:end] for end in (0, 1, 100, size // 2, size - 1)]
-    contents += [pickle.dumps(ShellCommand(tmp_path / "mark")), b"PK\x03\x04 and no more", b"\x00" * 1000]
+    contents += [
+        pickle.dumps(ShellCommand(tmp_path / "mark")),
+        b"PK\x03\x04 and no more",
+        b"\x00" * 1000,
+    ]
     for content in contents:
         (tmp_path / "c").write_bytes(content)
         with pytest.raises(ModelError, match=r"^c "):

@@ -10,10 +10,16 @@ from tests.cohorts import simulate_few_regions
 
 def test_the_score_is_a_held_out_likelihood() -> None:
     cohort = simulate_few_regions("tiny", 0).cohort
-    X, y = ri.Preprocessing.fit(cohort).transform(cohort), cohort.is_patient.astype(np.intp)
+    X, y = (
+        ri.Preprocessing.fit(cohort).transform(cohort),
+        cohort.is_patient.astype(np.intp),
+    )
     seen = np.arange(len(X)) % 2 == 0
     models = [
-        ri.DiseaseTrajectories(k, random_state=0, members=1, shape="straight").fit(X[seen], y[seen]) for k in (1, 3)
+        ri.DiseaseTrajectories(k, random_state=0, members=1, shape="straight").fit(
+            X[seen], y[seen]
+        )
+        for k in (1, 3)
     ]
     few, true = (model.score(X[~seen], y[~seen]) for model in models)
     assert true > few  # three patterns were simulated

@@ -1,4 +1,6 @@
-"""EM for patterns as curves: sums against loops, recovery of known curves, small and large problems."""
+"""EM for patterns as curves: sums against loops, recovery of known curves, small and
+large problems.
+"""
 
 from dataclasses import replace
 
@@ -9,18 +11,20 @@ from sklearn.covariance import ledoit_wolf
 
 from rindices.learners.normal_variation import shrink_scatter
 from rindices.learners.severity_posterior import compute_step_basis, make_point_basis
-from rindices.learners.trajectory.expectation_maximisation import (
+from rindices.learners.trajectory.em import StepRule
+from rindices.learners.trajectory.expectation import (
     ControlSums,
     CurveSums,
-    FitState,
     PatientSums,
-    StepRule,
-    TrajectoryModel,
-    _solve_interaction,
     compute_log_likelihood,
+)
+from rindices.learners.trajectory.maximisation import (
+    FitState,
+    solve_interaction,
     update_common_steps,
     update_model,
 )
+from rindices.learners.trajectory.model import TrajectoryModel
 from rindices.selection.agreement import pattern_c_index
 from tests.learners.trajectory.helpers import N_REGIONS, fit_people, simulate_unfolding
 
@@ -31,7 +35,12 @@ def make_true_start(cohort, correlation: float = 0.0) -> TrajectoryModel:
     for m, regions in enumerate(cohort.regions):
         steps[m][:, list(regions)] = -0.4
     noise = np.cov(cohort.shifts[cohort.y == 0].T) + 0.1 * np.eye(N_REGIONS)
-    return TrajectoryModel(steps, noise, np.array([[1, correlation], [correlation, 1]]), np.full((2, 5), 0.2))
+    return TrajectoryModel(
+        steps=steps,
+        noise=noise,
+        correlation=np.array([[1, correlation], [correlation, 1]]),
+        common=np.full((2, 5), 0.2),
+    )
 
 
 def infer(model: TrajectoryModel, people):
@@ -43,7 +52,11 @@ def test_sums_against_a_loop_over_people() -> None:
     patients, model = cohort.shifts[cohort.y == 1], make_true_start(cohort, 0.3)
     sums = PatientSums.compute(patients, model)
     posterior, weights = model.posterior, model.weights
-    cross, total, normal = np.zeros((N_REGIONS, 10)), np.zeros((10, 10)), np.zeros((2, 2))
+    cross, total, normal = (
+        np.zeros((N_REGIONS, 10)),
+        np.zeros((10, 10)),
+        np.zeros((2, 2)),
+    )
     for person in patients:
         p = posterior._compute_probabilities(person[None] @ weights)[0][0]
         cross += np.outer(person, p @ posterior.basis)
@@ -58,16 +71,30 @@ def test_sums_against_a_loop_over_people() -> None:
 
 def test_sums_of_two_hospitals_give_the_model_of_all_people() -> None:
     cohort = simulate_unfolding()
-    patients, controls, model = cohort.shifts[cohort.y == 1], cohort.shifts[cohort.y == 0], make_true_start(cohort)
+    patients, controls, model = (
+        cohort.shifts[cohort.y == 1],
+        cohort.shifts[cohort.y == 0],
+        make_true_start(cohort),
+    )
     state = FitState(model, np.full((2, N_REGIONS), 0.5))
-    together = update_model(state, CurveSums.compute(model, controls, patients), rho=0.9).model
-    parts = [PatientSums.compute(part, model) for part in (patients[:150], patients[150:])]
-    added = PatientSums(*(first + second for first, second in zip(*parts, strict=True)))
-    control_parts = [ControlSums.compute(part, model) for part in (controls[:40], controls[40:])]
-    added_controls = ControlSums(*(first + second for first, second in zip(*control_parts, strict=True)))
+    together = update_model(
+        state, CurveSums.compute(model, controls, patients), rho=0.9
+    ).model
+    parts = [
+        PatientSums.compute(part, model) for part in (patients[:150], patients[150:])
+    ]
+    added = parts[0].add(parts[1])
+    control_parts = [
+        ControlSums.compute(part, model) for part in (controls[:40], controls[40:])
+    ]
+    added_controls = ControlSums(
+        *(first + second for first, second in zip(*control_parts, strict=True))
+    )
     apart = update_model(state, CurveSums(added, added_controls), rho=0.9).model
     for name in ("steps", "noise", "correlation", "common"):
-        np.testing.assert_allclose(getattr(together, name), getattr(apart, name), rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(
+            getattr(together, name), getattr(apart, name), rtol=1e-8, atol=1e-10
+        )
 
 
 def test_interactions_are_found() -> None:
@@ -78,25 +105,41 @@ def test_interactions_are_found() -> None:
     assert model.interaction is not None
     assert model.interaction[0, 1] > 0.3
     assert abs(model.interaction[1, 0]) < 0.25
-    assert compute_log_likelihood(patients, model).mean() > compute_log_likelihood(patients, curved).mean() + 0.02
-    additive, interacting = (pattern_c_index(cohort.z, infer(each, patients)).mean for each in (curved, model))
+    assert (
+        compute_log_likelihood(patients, model).mean()
+        > compute_log_likelihood(patients, curved).mean() + 0.02
+    )
+    additive, interacting = (
+        pattern_c_index(cohort.z, infer(each, patients)).mean
+        for each in (curved, model)
+    )
     assert interacting > additive
 
 
 def test_interactions_solve_their_regression() -> None:
-    """Against least squares over all patients and points, with the prior as additional rows."""
+    """Against least squares over all patients and points, with the prior as additional
+    rows.
+    """
     cohort = simulate_unfolding(n_patients=12, interaction=1.0)
     patients = cohort.shifts[cohort.y == 1]
-    model = replace(make_true_start(cohort), interaction=np.array([[0.0, 0.2], [-0.1, 0.0]]))
-    found = _solve_interaction(model, PatientSums.compute(patients, model))
+    model = replace(
+        make_true_start(cohort), interaction=np.array([[0.0, 0.2], [-0.1, 0.0]])
+    )
+    found = solve_interaction(model, PatientSums.compute(patients, model))
     posterior = model.posterior
     root = np.linalg.inv(np.linalg.cholesky(model.noise))
     parts = make_point_basis(2).reshape(-1, 2, 5)
-    first, second = (root @ (parts[:, k] @ model.steps[k]).T for k in range(2))  # (R, G), whitened
-    features = np.stack([posterior.points[:, 1] * first, posterior.points[:, 0] * second], axis=-1)
+    first, second = (
+        root @ (parts[:, k] @ model.steps[k]).T for k in range(2)
+    )  # (R, G), whitened
+    features = np.stack(
+        [posterior.points[:, 1] * first, posterior.points[:, 0] * second], axis=-1
+    )
     rows, targets = [np.eye(2) / 0.5], [np.zeros(2)]
     for person in patients:
-        weight = np.sqrt(posterior._compute_probabilities(person[None] @ model.weights)[0][0])
+        weight = np.sqrt(
+            posterior._compute_probabilities(person[None] @ model.weights)[0][0]
+        )
         rows.append((features * weight[:, None]).reshape(-1, 2))
         targets.append((((root @ person)[:, None] - first - second) * weight).ravel())
     expected = np.linalg.lstsq(np.concatenate(rows), np.concatenate(targets))[0]
@@ -113,46 +156,89 @@ def test_common_steps_of_straight_patterns_are_found_and_not_negative() -> None:
     for m in range(2):  # the other pattern is known
         common = truth.copy()
         common[m] = start[m]
-        model = TrajectoryModel(np.einsum("mk,mr->mkr", common, patterns), noise, np.eye(2), common)
+        model = TrajectoryModel(
+            steps=np.einsum("mk,mr->mkr", common, patterns),
+            noise=noise,
+            correlation=np.eye(2),
+            common=common,
+        )
         found = update_common_steps(model, people.T @ basis, basis.T @ basis)
         np.testing.assert_allclose(found[m], truth[m], rtol=1e-6)
     reversed_people = -basis[:, :5] @ np.outer(truth[0], patterns[0])
-    model = TrajectoryModel(np.einsum("mk,mr->mkr", start[:1], patterns[:1]), noise, np.eye(1), start[:1])
+    model = TrajectoryModel(
+        steps=np.einsum("mk,mr->mkr", start[:1], patterns[:1]),
+        noise=noise,
+        correlation=np.eye(1),
+        common=start[:1],
+    )
     sums = reversed_people.T @ basis[:, :5], basis[:, :5].T @ basis[:, :5]
-    np.testing.assert_array_equal(update_common_steps(model, *sums), start[:1])  # nothing better is positive
+    np.testing.assert_array_equal(
+        update_common_steps(model, *sums), start[:1]
+    )  # nothing better is positive
 
 
 def test_shrinkage_from_sums_is_that_of_scikit_learn() -> None:
     people = simulate_unfolding().shifts[:60]
     fourth = float(((people**2).sum(axis=1) ** 2).sum())
     expected = ledoit_wolf(people, assume_centered=True)[0]
-    np.testing.assert_allclose(shrink_scatter(people.T @ people, fourth, len(people)), expected, rtol=1e-10)
+    np.testing.assert_allclose(
+        shrink_scatter(people.T @ people, fourth, len(people)), expected, rtol=1e-10
+    )
 
 
 def test_curves_find_severities_and_order_that_straight_patterns_miss() -> None:
     cohort = simulate_unfolding(n_patients=600)
-    controls, patients, others = cohort.shifts[cohort.y == 0], cohort.shifts[150:550], cohort.shifts[550:]
+    controls, patients, others = (
+        cohort.shifts[cohort.y == 0],
+        cohort.shifts[150:550],
+        cohort.shifts[550:],
+    )
     start = make_true_start(cohort)
-    fits = {shape: fit_people(shape, start, controls, patients).model for shape in ("straight", "curved")}
-    scores = {shape: pattern_c_index(cohort.z[:400], infer(model, patients)).mean for shape, model in fits.items()}
+    fits = {
+        shape: fit_people(shape, start, controls, patients).model
+        for shape in ("straight", "curved")
+    }
+    scores = {
+        shape: pattern_c_index(cohort.z[:400], infer(model, patients)).mean
+        for shape, model in fits.items()
+    }
     assert scores["curved"] > scores["straight"] + 0.015
-    likelihoods = {shape: compute_log_likelihood(others, model).mean() for shape, model in fits.items()}
+    likelihoods = {
+        shape: compute_log_likelihood(others, model).mean()
+        for shape, model in fits.items()
+    }
     assert likelihoods["curved"] > likelihoods["straight"] + 0.5
     levels = np.linspace(0, 1, 101)
-    curves = np.einsum("qk,mkr->mqr", compute_step_basis(levels[:, None], 5), fits["curved"].steps)
-    for curve, onsets, regions in zip(curves, cohort.onsets, cohort.regions, strict=True):
+    curves = np.einsum(
+        "qk,mkr->mqr", compute_step_basis(levels[:, None], 5), fits["curved"].steps
+    )
+    for curve, onsets, regions in zip(
+        curves, cohort.onsets, cohort.regions, strict=True
+    ):
         shares = curve[:, list(regions)] / curve[-1, list(regions)]
         assert kendalltau((shares > 0.25).argmax(axis=0), onsets).statistic > 0.8
 
 
-def test_straight_patterns_stay_straight_and_are_preferred_where_they_are_true() -> None:
+def test_straight_patterns_stay_straight_and_are_preferred_where_they_are_true() -> (
+    None
+):
     cohort = simulate_unfolding(last_onset=0.0, n_patients=600)
-    controls, patients, others = cohort.shifts[cohort.y == 0], cohort.shifts[150:550], cohort.shifts[550:]
+    controls, patients, others = (
+        cohort.shifts[cohort.y == 0],
+        cohort.shifts[150:550],
+        cohort.shifts[550:],
+    )
     start = make_true_start(cohort)
-    straight, curved = (fit_people(shape, start, controls, patients).model for shape in ("straight", "curved"))
+    straight, curved = (
+        fit_people(shape, start, controls, patients).model
+        for shape in ("straight", "curved")
+    )
     for steps in straight.steps:
         assert np.linalg.matrix_rank(steps, tol=1e-6 * np.abs(steps).max()) == 1
-    assert compute_log_likelihood(others, straight).mean() > compute_log_likelihood(others, curved).mean()
+    assert (
+        compute_log_likelihood(others, straight).mean()
+        > compute_log_likelihood(others, curved).mean()
+    )
 
 
 def test_held_out_patients_end_the_iterations() -> None:
@@ -160,8 +246,12 @@ def test_held_out_patients_end_the_iterations() -> None:
     controls, patients = cohort.shifts[cohort.y == 0], cohort.shifts[cohort.y == 1]
     start = make_true_start(cohort)
     fit = fit_people("curved", start, controls, patients[:60], patients[60:])
-    assert fit.held_out == pytest.approx(compute_log_likelihood(patients[60:], fit.model).mean())
-    again = fit_people("curved", start, controls, patients[:60], n_iterations=fit.n_iterations)
+    assert fit.held_out == pytest.approx(
+        compute_log_likelihood(patients[60:], fit.model).mean()
+    )
+    again = fit_people(
+        "curved", start, controls, patients[:60], n_iterations=fit.n_iterations
+    )
     np.testing.assert_array_equal(again.model.steps, fit.model.steps)
 
 
@@ -169,7 +259,9 @@ def test_members_take_as_many_steps_as_suit_them_on_average() -> None:
     paths = [[0.0, 1.0, 2.0, 1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 2.0, 4.0, 4.0, 4.0, 4.0]]
     rule: StepRule[int] = StepRule(6, 1e-3)
     steps = enumerate(zip(*paths, strict=True))
-    while not rule.ends([(k, value) for k, values in [next(steps)] for value in values], patience=2):
+    while not rule.ends(
+        [(k, value) for k, values in [next(steps)] for value in values], patience=2
+    ):
         pass
     assert (rule.best, rule.n_best) == ([(3, 1.0), (3, 4.0)], 3)
     rule = StepRule(4, 1e-3)

@@ -1,16 +1,21 @@
-"""Sums over patients with missing cells, against a loop over people with the measured part of the covariance."""
+"""Sums over patients with missing cells, against a loop over people with the measured
+part of the covariance.
+"""
 
 import numpy as np
 import pytest
 
 from rindices.learners.inference import InteractingHead, TrajectoryHead
-from rindices.learners.severity_posterior import compute_log_copula, make_severity_points
-from rindices.learners.trajectory.expectation_maximisation import (
+from rindices.learners.severity_posterior import (
+    compute_log_copula,
+    make_severity_points,
+)
+from rindices.learners.trajectory.expectation import (
     ControlSums,
     PatientSums,
-    TrajectoryModel,
     compute_log_likelihood,
 )
+from rindices.learners.trajectory.model import TrajectoryModel
 
 N_REGIONS = 8
 
@@ -21,25 +26,49 @@ def model(request: pytest.FixtureRequest) -> TrajectoryModel:
     root = rng.normal(size=(N_REGIONS, N_REGIONS))
     correlation = np.array([[1.0, 0.4], [0.4, 1.0]])
     noise = root @ root.T / N_REGIONS + 0.3 * np.eye(N_REGIONS)
-    interaction = np.array([[0.0, 0.8], [-0.4, 0.0]]) if request.param == "interacting" else None
-    return TrajectoryModel(-rng.random((2, 5, N_REGIONS)), noise, correlation, np.full((2, 5), 0.2), interaction)
+    interaction = (
+        np.array([[0.0, 0.8], [-0.4, 0.0]]) if request.param == "interacting" else None
+    )
+    return TrajectoryModel(
+        steps=-rng.random((2, 5, N_REGIONS)),
+        noise=noise,
+        correlation=correlation,
+        common=np.full((2, 5), 0.2),
+        interaction=interaction,
+    )
 
 
 def make_head(model: TrajectoryModel) -> TrajectoryHead:
     ones, zeros = np.ones(N_REGIONS), np.zeros(N_REGIONS)
-    arrays = (zeros, ones, np.array(0.0), zeros, ones, model.weights, model.steps, model.correlation)
-    precision = np.linalg.inv(model.noise)
+    arrays = {
+        "control_mean": zeros,
+        "control_scale": ones,
+        "share": np.array(0.0),
+        "shift_mean": zeros,
+        "shift_scale": ones,
+        "weights": model.weights,
+        "steps": model.steps,
+        "correlation": model.correlation,
+        "precision": np.linalg.inv(model.noise),
+    }
     if model.interaction is None:
-        return TrajectoryHead(*arrays, precision)
-    return InteractingHead(*arrays, precision, model.interaction)
+        return TrajectoryHead(**arrays)
+    return InteractingHead(**arrays, interaction=model.interaction)
 
 
 def compute_changes(model: TrajectoryModel) -> np.ndarray:
     """Change of each region at each point, one pattern after the other."""
-    points, changes = make_severity_points(2), np.zeros((len(make_severity_points(2)), N_REGIONS))
+    points, changes = (
+        make_severity_points(2),
+        np.zeros((len(make_severity_points(2)), N_REGIONS)),
+    )
     for row, z in zip(changes, points, strict=True):
         for k in range(2):
-            growth = 1.0 if model.interaction is None else 1.0 + model.interaction[k, 1 - k] * z[1 - k]
+            growth = (
+                1.0
+                if model.interaction is None
+                else 1.0 + model.interaction[k, 1 - k] * z[1 - k]
+            )
             row += growth * (np.clip(5 * z[k] - np.arange(5), 0, 1) @ model.steps[k])
     return changes
 
@@ -53,22 +82,32 @@ def make_people(n: int, share: float = 0.3) -> np.ndarray:
     return people
 
 
-def compute_probabilities(person: np.ndarray, model: TrajectoryModel) -> tuple[np.ndarray, float]:
-    """Probabilities of the points and log-likelihood, by the densities of the measured regions."""
+def compute_probabilities(
+    person: np.ndarray, model: TrajectoryModel
+) -> tuple[np.ndarray, float]:
+    """Probabilities of the points and log-likelihood, by the densities of the measured
+    regions.
+    """
     o = ~np.isnan(person)
     changes = compute_changes(model)
     noise = model.noise[np.ix_(o, o)]
     deviations = person[o] - changes[:, o]
     density = -0.5 * ((deviations @ np.linalg.inv(noise)) * deviations).sum(axis=1)
     density += compute_log_copula(model.correlation) - 0.5 * np.linalg.slogdet(noise)[1]
-    return np.exp(density) / np.exp(density).sum(), float(np.log(np.exp(density).mean()))
+    return np.exp(density) / np.exp(density).sum(), float(
+        np.log(np.exp(density).mean())
+    )
 
 
 def test_sums_with_missing_cells_against_a_loop(model: TrajectoryModel) -> None:
     patients = make_people(25)
     sums = PatientSums.compute(patients, model)
     changes, basis = compute_changes(model), model.point_basis
-    cross, scatter, moments = np.zeros((N_REGIONS, 10)), np.zeros((N_REGIONS, N_REGIONS)), np.zeros((10, 10))
+    cross, scatter, moments = (
+        np.zeros((N_REGIONS, 10)),
+        np.zeros((N_REGIONS, N_REGIONS)),
+        np.zeros((10, 10)),
+    )
     for person in patients:
         m = np.isnan(person)
         p = compute_probabilities(person, model)[0]
@@ -77,7 +116,9 @@ def test_sums_with_missing_cells_against_a_loop(model: TrajectoryModel) -> None:
         completed[:, m] = changes[:, m] + (person[~m] - changes[:, ~m]) @ slope
         cross += completed.T @ (p[:, None] * basis)
         scatter += completed.T @ (p[:, None] * completed)
-        scatter[np.ix_(m, m)] += model.noise[np.ix_(m, m)] - model.noise[np.ix_(m, ~m)] @ slope
+        scatter[np.ix_(m, m)] += (
+            model.noise[np.ix_(m, m)] - model.noise[np.ix_(m, ~m)] @ slope
+        )
         moments += basis.T @ (p[:, None] * basis)
     np.testing.assert_allclose(model.combine(sums.cross), cross)
     np.testing.assert_allclose(sums.scatter, scatter)
@@ -91,12 +132,21 @@ def test_likelihood_is_that_of_the_measured_cells(model: TrajectoryModel) -> Non
     np.testing.assert_allclose(compute_log_likelihood(patients, model), expected)
 
 
-def test_chunks_do_not_change_the_sums(model: TrajectoryModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_do_not_change_the_sums(
+    model: TrajectoryModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     patients = make_people(25)
-    whole, likelihoods = PatientSums.compute(patients, model), compute_log_likelihood(patients, model)
-    monkeypatch.setattr("rindices.learners.trajectory.expectation_maximisation._MAX_PROBABILITIES", 3_000)
-    for first, second in zip(whole, PatientSums.compute(patients, model), strict=True):
-        np.testing.assert_allclose(first, second)
+    whole, likelihoods = (
+        PatientSums.compute(patients, model),
+        compute_log_likelihood(patients, model),
+    )
+    monkeypatch.setattr(
+        "rindices.learners.trajectory.expectation._MAX_PROBABILITIES",
+        3_000,
+    )
+    in_chunks = vars(PatientSums.compute(patients, model))
+    for name, values in vars(whole).items():
+        np.testing.assert_allclose(values, in_chunks[name], err_msg=name)
     np.testing.assert_allclose(likelihoods, compute_log_likelihood(patients, model))
 
 
@@ -110,19 +160,25 @@ def test_controls_with_missing_cells(model: TrajectoryModel) -> None:
         completed = person.copy()
         completed[m] = person[~m] @ slope
         scatter += np.outer(completed, completed)
-        scatter[np.ix_(m, m)] += model.noise[np.ix_(m, m)] - model.noise[np.ix_(m, ~m)] @ slope
+        scatter[np.ix_(m, m)] += (
+            model.noise[np.ix_(m, m)] - model.noise[np.ix_(m, ~m)] @ slope
+        )
     np.testing.assert_allclose(sums.scatter, scatter)
 
 
 @pytest.mark.parametrize("n_missing", [1, 3, 6])
-def test_a_head_infers_from_the_measured_regions(model: TrajectoryModel, n_missing: int) -> None:
+def test_a_head_infers_from_the_measured_regions(
+    model: TrajectoryModel, n_missing: int
+) -> None:
     rng = np.random.default_rng(n_missing)
     head = make_head(model)
     people = rng.normal(-1.0, 1.0, size=(7, N_REGIONS))
     missing = rng.choice(N_REGIONS, n_missing, replace=False)
     people[:, np.sort(missing)] = np.nan
     points = make_severity_points(2)
-    probabilities = np.array([compute_probabilities(person, model)[0] for person in people])
+    probabilities = np.array(
+        [compute_probabilities(person, model)[0] for person in people]
+    )
     np.testing.assert_allclose(head.infer(people), probabilities @ points, atol=1e-8)
     few = head.leave_out(np.sort(missing))
     assert (few.weights[missing] == 0).all()
@@ -133,12 +189,18 @@ def test_a_head_infers_from_the_measured_regions(model: TrajectoryModel, n_missi
     np.testing.assert_allclose(head.infer(people[order]), head.infer(people)[order])
 
 
-def test_expected_variance_is_the_mean_over_patients_of_the_model(model: TrajectoryModel) -> None:
+def test_expected_variance_is_the_mean_over_patients_of_the_model(
+    model: TrajectoryModel,
+) -> None:
     rng = np.random.default_rng(0)
     head, points = make_head(model), make_severity_points(2)
     density = np.exp(compute_log_copula(model.correlation))
     drawn = rng.choice(len(points), 4_000, p=density / density.sum())
     noise = rng.multivariate_normal(np.zeros(N_REGIONS), model.noise, size=4_000)
     people = compute_changes(model)[drawn] + noise
-    error = np.square(head.infer(people) - points[drawn]).mean(axis=0)  # of posterior means it is the variance
-    np.testing.assert_allclose(head.expected_variance, error, rtol=0.2)  # a mean over 128 draws
+    error = np.square(head.infer(people) - points[drawn]).mean(
+        axis=0
+    )  # of posterior means it is the variance
+    np.testing.assert_allclose(
+        head.expected_variance, error, rtol=0.2
+    )  # a mean over 128 draws

@@ -5,7 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from rindices.tables.checks.block_table import BlockKind, BlockTable, divide, make_block_table
+from rindices.tables.checks.block_table import (
+    BlockKind,
+    BlockTable,
+    divide,
+    make_block_table,
+)
 from rindices.tables.checks.search import search_blocks
 
 N_SITES, PEOPLE_PER_SITE, N_PAIRS = 4, 70, 24
@@ -30,7 +35,10 @@ class People:
 
     def order(self, rows: np.ndarray) -> "People":
         """Return people in another order."""
-        volumes, participants = (each.iloc[rows].reset_index(drop=True) for each in (self.volumes, self.participants))
+        volumes, participants = (
+            each.iloc[rows].reset_index(drop=True)
+            for each in (self.volumes, self.participants)
+        )
         return People(volumes, participants)
 
     @property
@@ -62,11 +70,17 @@ class People:
     def search(self, with_groups: bool = False) -> set[tuple[str, str]]:
         """Return the code and the block of everything that is suspicious."""
         suspicions = search_blocks(self.make_table(with_groups))
-        return {(str(each.code), each.block.label or each.block.kind) for each in suspicions}
+        return {
+            (str(each.code), each.block.label or each.block.kind) for each in suspicions
+        }
 
 
-def simulate_people(seed: int = 0, n_per_site: int = PEOPLE_PER_SITE, decimals: int = 2) -> People:
-    """Return healthy people of four sites: regions share head size, age and three factors; sides differ by region."""
+def simulate_people(
+    seed: int = 0, n_per_site: int = PEOPLE_PER_SITE, decimals: int = 2
+) -> People:
+    """Return healthy people of four sites: regions share head size, age and three
+    factors; sides differ by region.
+    """
     rng = np.random.default_rng(seed)
     n = N_SITES * n_per_site
     site = np.repeat(np.arange(N_SITES), n_per_site)
@@ -76,9 +90,17 @@ def simulate_people(seed: int = 0, n_per_site: int = PEOPLE_PER_SITE, decimals: 
     rng.shuffle(middle)
     profile = np.repeat(middle, 2) + rng.normal(0, 0.06, 2 * N_PAIRS)
     shared = rng.normal(size=(n, 3)) @ rng.normal(0, 0.03, (3, 2 * N_PAIRS))
-    log_volumes = profile + 0.7 * (head - head.mean())[:, None] - 0.004 * (age - 50)[:, None] + shared
+    log_volumes = (
+        profile
+        + 0.7 * (head - head.mean())[:, None]
+        - 0.004 * (age - 50)[:, None]
+        + shared
+    )
     log_volumes += (sex - 0.5)[:, None] * rng.normal(0, 0.05, 2 * N_PAIRS)
-    log_volumes += rng.normal(0, 0.05, (n, 2 * N_PAIRS)) + rng.normal(0, 0.025, (N_SITES, 2 * N_PAIRS))[site]
+    log_volumes += (
+        rng.normal(0, 0.05, (n, 2 * N_PAIRS))
+        + rng.normal(0, 0.025, (N_SITES, 2 * N_PAIRS))[site]
+    )
     names = [f"{side}_region{k}" for k in range(N_PAIRS) for side in ("Left", "Right")]
     participants = pd.DataFrame(
         {
@@ -90,4 +112,7 @@ def simulate_people(seed: int = 0, n_per_site: int = PEOPLE_PER_SITE, decimals: 
             "icv": np.round(np.exp(head)),
         }
     )
-    return People(pd.DataFrame(np.round(np.exp(log_volumes), decimals), columns=names), participants)
+    return People(
+        pd.DataFrame(np.round(np.exp(log_volumes), decimals), columns=names),
+        participants,
+    )

@@ -47,8 +47,23 @@ def test_factor_of_patients_is_found_but_not_lost_regions(people: People) -> Non
     assert people.change(is_patient, lost.round(2)).search(with_groups=True) == set()
 
 
+def test_sites_of_one_group_do_not_hide_a_factor_of_the_patients(
+    people: People,
+) -> None:
+    group = people.participants["group"].mask(
+        people.participants["site"].isin(["C", "D"]), "control"
+    )
+    people = people.rename("group", group)
+    is_patient = (group == "patient").to_numpy()
+    changed = people.change(is_patient, (people.volumes[is_patient] * 1.2).round(2))
+    assert people.search(with_groups=True) == set()
+    assert ("suspect_factor", "patient") in changed.search(with_groups=True)
+
+
 def test_half_of_rows_times_factor_within_sites(people: People) -> None:
-    order = np.argsort(people.participants.index % 2, kind="stable")  # sites stand in both halves
+    order = np.argsort(
+        people.participants.index % 2, kind="stable"
+    )  # sites stand in both halves
     mixed = people.order(order)
     rows = np.arange(len(mixed.volumes)) < len(mixed.volumes) // 2
     found = mixed.change(rows, (mixed.volumes[rows] * 1.2).round(2)).search()
@@ -67,8 +82,12 @@ def test_half_of_the_sites_times_factor() -> None:
 
 def test_sides_of_a_site(people: People) -> None:
     names = list(people.volumes)
-    swapped = people.volumes[people.is_b][[name for k in range(0, len(names), 2) for name in (names[k + 1], names[k])]]
-    assert people.change(people.is_b, swapped.to_numpy()).search() == {("suspect_sides", "B")}
+    swapped = people.volumes[people.is_b][
+        [name for k in range(0, len(names), 2) for name in (names[k + 1], names[k])]
+    ]
+    assert people.change(people.is_b, swapped.to_numpy()).search() == {
+        ("suspect_sides", "B")
+    }
 
 
 def test_header_of_a_site(people: People) -> None:
@@ -76,9 +95,34 @@ def test_header_of_a_site(people: People) -> None:
     assert people.change(people.is_b, rolled).search() == {("suspect_columns", "B")}
 
 
+def test_header_is_tested_where_every_other_column_hardly_changes() -> None:
+    """Left and right alternate and are nearly alike, as in a table of thickness."""
+    rng = np.random.default_rng(0)
+    n_people, n_pairs = 160, 16
+    means = np.repeat(np.log(rng.uniform(2.2, 4.2, n_pairs)), 2)
+    logs = means + rng.normal(0, 0.09, (n_people, 2 * n_pairs))
+    rows = np.arange(n_people) < n_people // 2
+    logs[rows] = np.roll(logs[rows], 1, axis=1) + rng.normal(0, 0.05, 2 * n_pairs)
+    names = [f"{side}_region{k}" for k in range(n_pairs) for side in ("L", "R")]
+    table = make_block_table(
+        values=pd.DataFrame(np.exp(logs), columns=names),
+        measures=["thickness"] * (2 * n_pairs),
+        ids=[f"s{k}" for k in range(n_people)],
+        age=None,
+        sex=None,
+        head_size=None,
+        groups=None,
+        divisions=[],
+    )
+    assert table is not None
+    assert "suspect_columns" in {str(each.code) for each in search_blocks(table)}
+
+
 def test_rows_shifted_by_one_are_named(people: People) -> None:
     rows = people.is_b
-    table = people.change(rows, np.roll(people.volumes[rows].to_numpy(), 1, axis=0)).make_table()
+    table = people.change(
+        rows, np.roll(people.volumes[rows].to_numpy(), 1, axis=0)
+    ).make_table()
     (suspicion,) = search_blocks(table)
     assert (suspicion.code, suspicion.block.label) == ("suspect_join", "B")
     assert "fit the row one row above" in suspicion.ending
@@ -86,7 +130,9 @@ def test_rows_shifted_by_one_are_named(people: People) -> None:
 
 def test_whole_table_shifted_by_two(people: People) -> None:
     everyone = np.ones(len(people.volumes), dtype=bool)
-    table = people.change(everyone, np.roll(people.volumes.to_numpy(), 2, axis=0)).make_table()
+    table = people.change(
+        everyone, np.roll(people.volumes.to_numpy(), 2, axis=0)
+    ).make_table()
     (suspicion,) = search_blocks(table)
     assert (suspicion.code, suspicion.block.kind) == ("suspect_join", "table")
     assert "2 rows above" in suspicion.what
@@ -102,6 +148,20 @@ def test_age_sorted_alone_at_a_site(people: People) -> None:
     ages = people.participants["age"].to_numpy().copy()
     ages[people.is_b] = np.sort(ages[people.is_b])
     assert people.rename("age", ages).search() == {("suspect_covariate", "B")}
+
+
+def test_age_sorted_alone_where_people_were_scanned_in_the_order_of_age(
+    people: People,
+) -> None:
+    """Then what is sorted alone still follows the regions a little."""
+    ages = people.participants["age"].to_numpy()
+    noise = np.random.default_rng(1).normal(0, 2.0 * ages.std(), len(ages))
+    order = np.lexsort((ages + noise, people.participants["site"]))
+    ordered = people.order(order)
+    assert ordered.search() == set()
+    is_b, ages = ordered.is_b, ordered.participants["age"].to_numpy().copy()
+    ages[is_b] = np.sort(ages[is_b])
+    assert ordered.rename("age", ages).search() == {("suspect_covariate", "B")}
 
 
 def test_table_sorted_with_its_people_is_sound(people: People) -> None:
@@ -121,17 +181,28 @@ def test_sex_reversed_and_coded_in_two_ways(people: People) -> None:
     reversed_sex = np.where(people.is_b, np.where(sex == "M", "F", "M"), sex)
     assert people.rename("sex", reversed_sex).search() == {("suspect_covariate", "B")}
     number = (sex == "M").astype(int)
-    assert people.rename("sex", np.where(people.is_b, number + 1, number)).search() == {("suspect_codes", "B")}
+    assert people.rename("sex", np.where(people.is_b, number + 1, number)).search() == {
+        ("suspect_codes", "B")
+    }
 
 
 def test_units_of_covariates(people: People) -> None:
-    ages, icv = people.participants["age"].to_numpy(), people.participants["icv"].to_numpy()
-    assert people.rename("age", np.where(people.is_b, ages * 12, ages)).search() == {("suspect_units", "B")}
-    assert people.rename("icv", np.where(people.is_b, icv / 1000, icv)).search() == {("suspect_units", "B")}
+    ages, icv = (
+        people.participants["age"].to_numpy(),
+        people.participants["icv"].to_numpy(),
+    )
+    assert people.rename("age", np.where(people.is_b, ages * 12, ages)).search() == {
+        ("suspect_units", "B")
+    }
+    assert people.rename("icv", np.where(people.is_b, icv / 1000, icv)).search() == {
+        ("suspect_units", "B")
+    }
 
 
 def _append(people: People, volumes: np.ndarray, rows: np.ndarray) -> People:
-    added = people.participants.iloc[rows].assign(participant_id=[f"new-{k}" for k in range(len(rows))])
+    added = people.participants.iloc[rows].assign(
+        participant_id=[f"new-{k}" for k in range(len(rows))]
+    )
     frame = pd.DataFrame(volumes, columns=people.volumes.columns)
     return People(
         pd.concat([people.volumes, frame], ignore_index=True),
@@ -141,16 +212,24 @@ def _append(people: People, volumes: np.ndarray, rows: np.ndarray) -> People:
 
 def _find(table: BlockTable, code: str) -> list[tuple[bool, set[int]]]:
     found = [each for each in search_blocks(table) if each.code == code]
-    return [(each.stops, set(np.flatnonzero(each.block.rows).tolist())) for each in found]
+    return [
+        (each.stops, set(np.flatnonzero(each.block.rows).tolist())) for each in found
+    ]
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.001, 0.005])
 def test_third_of_the_people_twice_with_noise(people: People, noise: float) -> None:
     rng = np.random.default_rng(0)
-    rows = np.sort(rng.choice(len(people.volumes), len(people.volumes) // 3, replace=False))
+    rows = np.sort(
+        rng.choice(len(people.volumes), len(people.volumes) // 3, replace=False)
+    )
     volumes = people.volumes.to_numpy()[rows]
-    table = _append(people, volumes * np.exp(rng.normal(0, noise, volumes.shape)), rows).make_table()
-    copied = set(rows.tolist()) | set(range(len(people.volumes), len(people.volumes) + len(rows)))
+    table = _append(
+        people, volumes * np.exp(rng.normal(0, noise, volumes.shape)), rows
+    ).make_table()
+    copied = set(rows.tolist()) | set(
+        range(len(people.volumes), len(people.volumes) + len(rows))
+    )
     found = _find(table, "suspect_copies")
     assert [stops for stops, _ in found] == [True]
     assert len(copied & found[0][1]) >= 0.95 * len(copied)
@@ -158,15 +237,21 @@ def test_third_of_the_people_twice_with_noise(people: People, noise: float) -> N
 
 
 def test_one_copied_person_is_a_warning(people: People) -> None:
-    table = _append(people, people.volumes.to_numpy()[[5]] * 1.001, np.array([5])).make_table()
+    table = _append(
+        people, people.volumes.to_numpy()[[5]] * 1.001, np.array([5])
+    ).make_table()
     assert _find(table, "suspect_copies") == [(False, {5, 280})]
 
 
 def test_copies_of_a_large_table_need_no_pairs_of_all() -> None:
     many = simulate_people(3, n_per_site=1_000)
     rows = np.arange(0, 200, 5)
-    noise = np.random.default_rng(0).normal(0, 0.003, (len(rows), many.volumes.shape[1]))
-    table = _append(many, many.volumes.to_numpy()[rows] * np.exp(noise), rows).make_table()
+    noise = np.random.default_rng(0).normal(
+        0, 0.003, (len(rows), many.volumes.shape[1])
+    )
+    table = _append(
+        many, many.volumes.to_numpy()[rows] * np.exp(noise), rows
+    ).make_table()
     ((stops, copied),) = _find(table, "suspect_copies")
     assert not stops  # 2 % of the people
     assert len(copied & {*rows.tolist(), *range(4_000, 4_040)}) >= 78
@@ -175,14 +260,21 @@ def test_copies_of_a_large_table_need_no_pairs_of_all() -> None:
 def test_rows_of_means_and_of_one_value(people: People) -> None:
     rows = np.array([3, 4])
     mean = np.tile(people.volumes.mean().to_numpy(), (2, 1))
-    assert _find(_append(people, mean, rows).make_table(), "suspect_rows") == [(True, {280, 281})]
+    assert _find(_append(people, mean, rows).make_table(), "suspect_rows") == [
+        (True, {280, 281})
+    ]
     constant = np.full(mean.shape, 1234.5)
-    assert _find(_append(people, constant, rows).make_table(), "suspect_rows") == [(True, {280, 281})]
+    assert _find(_append(people, constant, rows).make_table(), "suspect_rows") == [
+        (True, {280, 281})
+    ]
 
 
 def test_tables_that_hold_too_little() -> None:
     few = simulate_people(0, n_per_site=5)
-    measures, ids = ["volume"] * few.volumes.shape[1], few.participants["participant_id"].tolist()
+    measures, ids = (
+        ["volume"] * few.volumes.shape[1],
+        few.participants["participant_id"].tolist(),
+    )
     assert make_block_table(values=few.volumes, measures=measures, ids=ids) is None
     scores = simulate_people(0)
     z_scores = (scores.volumes - scores.volumes.mean()) / scores.volumes.std()

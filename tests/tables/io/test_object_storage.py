@@ -26,7 +26,9 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for name in ("moto", "s3fs", "upath", "flask"):
         pytest.importorskip(name, reason="needs the extra cloud and moto's server")
     log = (tmp_path / "server.log").open("w+")
-    server = subprocess.Popen([sys.executable, "-m", "moto.server", "-p", "0"], stdout=log, stderr=log)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-p", "0"], stdout=log, stderr=log
+    )
     try:
         for _ in range(200):
             time.sleep(0.1)
@@ -35,9 +37,17 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
                 break
         port = text.split("http://127.0.0.1:")[1].split()[0]
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+        for name in (
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+            "AWS_DEFAULT_REGION",
+        ):
             monkeypatch.setenv(name, "us-east-1")
-        for name in [name for name in os.environ if name.lower().endswith("_proxy") or name == "AWS_CA_BUNDLE"]:
+        for name in [
+            name
+            for name in os.environ
+            if name.lower().endswith("_proxy") or name == "AWS_CA_BUNDLE"
+        ]:
             monkeypatch.delenv(name)
         cohort = simulate_people()
         table = pd.concat([cohort.people, cohort.covariates, cohort.volumes], axis=1)
@@ -61,13 +71,18 @@ def run(*words: object) -> Result:
 
 
 @pytest.mark.parametrize("in_parts", [False, True])
-def test_a_study_in_a_bucket_is_that_of_the_file(bucket: str, tmp_path: Path, in_parts: bool) -> None:
+def test_a_study_in_a_bucket_is_that_of_the_file(
+    bucket: str, tmp_path: Path, in_parts: bool
+) -> None:
     words = [*COLUMNS, "--method", "mean-difference", "--members", 5, "--workers", 1]
     words += ["--in-parts"] if in_parts else ["--no-report"]
     for name, table in (("remote", bucket), ("local", tmp_path / "people.parquet")):
         result = run("fit", table, *words, "--out", tmp_path / name)
         assert result.exit_code == 0, result.exception
-    remote, local = (pd.read_csv(tmp_path / name / "r_indices.tsv", sep="\t") for name in ("remote", "local"))
+    remote, local = (
+        pd.read_csv(tmp_path / name / "r_indices.tsv", sep="\t")
+        for name in ("remote", "local")
+    )
     pd.testing.assert_frame_equal(remote, local, atol=1e-9)
     checked = run("check", bucket, *COLUMNS)
     assert checked.exit_code == 0, checked.output
@@ -79,7 +94,10 @@ def test_a_part_that_fails_is_named(bucket: str, tmp_path: Path) -> None:
 
     storage = s3fs.S3FileSystem()
     content = storage.cat(f"{bucket}/part-2.parquet")
-    storage.pipe(f"{bucket}/part-2.parquet", b"PAR1" + bytes(len(content) // 2) + content[-len(content) // 2 :])
+    storage.pipe(
+        f"{bucket}/part-2.parquet",
+        b"PAR1" + bytes(len(content) // 2) + content[-len(content) // 2 :],
+    )
     words = [*COLUMNS, "--method", "mean-difference", "--workers", 1, "--in-parts"]
     result = run("fit", bucket, *words, "--out", tmp_path / "out")
     assert isinstance(result.exception, TableError)

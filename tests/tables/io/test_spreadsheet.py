@@ -1,4 +1,6 @@
-"""Texts that a spreadsheet would run are written with an apostrophe and read without it."""
+"""Texts that a spreadsheet would run are written with an apostrophe and read without
+it.
+"""
 
 from io import StringIO
 
@@ -32,7 +34,10 @@ def test_texts_are_read_as_they_were(texts: list[str]) -> None:
     ],
 )
 def test_only_formulas_are_changed(text: str, written: str) -> None:
-    assert protect_texts(pd.DataFrame({"id": [text, "b"]}))["id"].tolist() == [written, "b"]
+    assert protect_texts(pd.DataFrame({"id": [text, "b"]}))["id"].tolist() == [
+        written,
+        "b",
+    ]
 
 
 def test_missing_cells_stay_missing() -> None:

@@ -14,8 +14,12 @@ from tests.tables.helpers import (
 )
 
 
-@pytest.mark.parametrize("icv", ["EstimatedTotalIntraCranialVol", "IntraCranialVol", "eTIV"])
-def test_aseg_with_each_name_of_the_intracranial_volume(tmp_path: Path, icv: str) -> None:
+@pytest.mark.parametrize(
+    "icv", ["EstimatedTotalIntraCranialVol", "IntraCranialVol", "eTIV"]
+)
+def test_aseg_with_each_name_of_the_intracranial_volume(
+    tmp_path: Path, icv: str
+) -> None:
     result = validate_files(write_table(aseg(icv=icv), tmp_path / "aseg.tsv", "\t"))
     assert (result.format, result.regions, result.icv) == ("aseg", 6, icv)
     assert result.aside == {"ventricle": 1, "composite": 2, "no tissue": 1}
@@ -23,19 +27,33 @@ def test_aseg_with_each_name_of_the_intracranial_volume(tmp_path: Path, icv: str
 
 def synthseg(people: int = 30) -> pd.DataFrame:
     rng = np.random.default_rng(0)
-    names = ["left cerebral white matter", "left cerebral cortex", "left thalamus", "left ventral DC", "brain-stem"]
+    names = [
+        "left cerebral white matter",
+        "left cerebral cortex",
+        "left thalamus",
+        "left ventral DC",
+        "brain-stem",
+    ]
     aside = ["left lateral ventricle", "csf"]
     ids = [f"sub-{k:02d}_T1w.nii.gz" for k in range(people)]
     volumes = {name: rng.normal(9000, 500, people) for name in names + aside}
-    return pd.DataFrame({"": ids, "total intracranial": rng.normal(1.5e6, 1e5, people), **volumes})
+    return pd.DataFrame(
+        {"": ids, "total intracranial": rng.normal(1.5e6, 1e5, people), **volumes}
+    )
 
 
-def test_synthseg_with_an_empty_first_header_and_stray_carriage_returns(tmp_path: Path) -> None:
+def test_synthseg_with_an_empty_first_header_and_stray_carriage_returns(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "vol.csv"
     text = synthseg().to_csv(index=False, lineterminator="\n")
     path.write_bytes(text.replace("\n", "\r\r\n").encode())
-    people = pd.DataFrame({"participant_id": [f"sub-{k:02d}" for k in range(30)], "age": range(30)})
-    result = validate_files(path, write_table(people, tmp_path / "p.tsv", "\t"), covariates=["age", "icv"])
+    people = pd.DataFrame(
+        {"participant_id": [f"sub-{k:02d}" for k in range(30)], "age": range(30)}
+    )
+    result = validate_files(
+        path, write_table(people, tmp_path / "p.tsv", "\t"), covariates=["age", "icv"]
+    )
     assert (result.format, result.people, result.regions) == ("synthseg", 30, 5)
     assert (result.icv, result.aside) == ("total intracranial", {"ventricle": 2})
     assert result.cohort is not None
@@ -49,7 +67,10 @@ def test_the_whole_cortex_is_a_composite_if_there_are_parcels(tmp_path: Path) ->
 
 
 def test_the_thalamus_has_one_name_in_all_versions(tmp_path: Path) -> None:
-    names = {"Left-Thalamus": "Left-Thalamus-Proper", "Right-Thalamus": "Right-Thalamus-Proper"}
+    names = {
+        "Left-Thalamus": "Left-Thalamus-Proper",
+        "Right-Thalamus": "Right-Thalamus-Proper",
+    }
     result = [
         validate_files(write_table(frame, tmp_path / "a.txt", "\t")).region_names
         for frame in (aseg(), aseg().rename(columns=names))
@@ -102,16 +123,28 @@ def write_stats(folder: Path, subject: str, *names: str) -> None:
 
 def test_the_file_that_is_read_is_named(tmp_path: Path) -> None:
     for k in range(3):
-        write_stats(tmp_path, f"sub-{k}", "aseg+DKT.VINN.stats", "aseg.VINN.stats", "cerebellum.CerebNet.stats")
+        write_stats(
+            tmp_path,
+            f"sub-{k}",
+            "aseg+DKT.VINN.stats",
+            "aseg.VINN.stats",
+            "cerebellum.CerebNet.stats",
+        )
     messages = list_messages(validate_files(tmp_path), "note")
-    assert "stats/aseg+DKT.VINN.stats is read, not aseg.VINN.stats, cerebellum.CerebNet.stats" in messages
+    assert (
+        "stats/aseg+DKT.VINN.stats is read, not aseg.VINN.stats, cerebellum.CerebNet.stats"
+        in messages
+    )
 
 
 def test_people_with_another_file_are_named(tmp_path: Path) -> None:
     for k in range(3):
         write_stats(tmp_path, f"sub-{k}", "aseg+DKT.stats" if k else "aseg.stats")
     messages = list_messages(validate_files(tmp_path), "warning")
-    assert "people have different stats files: aseg.stats of 1 person, aseg+DKT.stats of 2 people" in messages
+    assert (
+        "people have different stats files: aseg.stats of 1 person, aseg+DKT.stats of 2 people"
+        in messages
+    )
     assert "Make stats/aseg+DKT.stats for all" in messages
 
 

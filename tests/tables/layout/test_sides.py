@@ -23,4 +23,9 @@ def test_a_region_is_paired_with_that_of_the_other_side(left: str, right: str) -
 
 
 def test_regions_without_the_other_side_have_no_pair() -> None:
-    assert pair_sides(["Left-Hippocampus", "Brain-Stem", "leptin", "l_selectin", "glucose"]) == []
+    assert (
+        pair_sides(
+            ["Left-Hippocampus", "Brain-Stem", "leptin", "l_selectin", "glucose"]
+        )
+        == []
+    )

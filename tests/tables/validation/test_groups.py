@@ -1,4 +1,6 @@
-"""Labels become controls and patients, and are guessed only if they are unmistakable."""
+"""Labels become controls and patients, and are guessed only if they are
+unmistakable.
+"""
 
 import pandas as pd
 import pytest
@@ -22,10 +24,23 @@ def test_unmistakable_labels_are_guessed(labels: list[object], expected: str) ->
     assert assigned is not None
     assert "".join(name[0] for name in assigned) == expected
     assert not findings.errors()
-    assert f"patients are {labels[expected.index('p')]} (1)" in str(next(iter(findings)))
+    assert f"patients are {labels[expected.index('p')]} (1)" in str(
+        next(iter(findings))
+    )
 
 
-@pytest.mark.parametrize("labels", [[0, 1], [-1, 1], [1, 2], ["A", "B"], ["CN", "MCI", "AD"], ["CN", "HC"], [-1, 0, 1]])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [0, 1],
+        [-1, 1],
+        [1, 2],
+        ["A", "B"],
+        ["CN", "MCI", "AD"],
+        ["CN", "HC"],
+        [-1, 0, 1],
+    ],
+)
 def test_other_labels_are_not_guessed(labels: list[object]) -> None:
     findings = Findings()
     assert assign_groups(pd.Series(labels), [], [], findings) is None

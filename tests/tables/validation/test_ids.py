@@ -20,7 +20,15 @@ from tests.tables.helpers import (
 
 @pytest.mark.parametrize(
     "spelling",
-    ["sub-007", "007", "sub-007_T1w.nii.gz", "/data/x/sub-007_T1.nii", "C:\\mri\\sub-007-T1", "7", "SUB-007"],
+    [
+        "sub-007",
+        "007",
+        "sub-007_T1w.nii.gz",
+        "/data/x/sub-007_T1.nii",
+        "C:\\mri\\sub-007-T1",
+        "7",
+        "SUB-007",
+    ],
 )
 def test_spellings_of_an_id_have_one_normalised_form(spelling: str) -> None:
     assert normalise_id(spelling) == "7"
@@ -31,7 +39,9 @@ def test_inexact_matches_are_one_to_one() -> None:
     assert result.pairs == {"sub-01": "01", "sub-02": "02_T1w", "03_T1": "03"}
     assert match_ids(["01", "1"], ["sub-01"]).ambiguous == ["01", "1"]
     assert match_ids(["sub-01"], ["01", "1"]).ambiguous == ["sub-01"]
-    assert match_ids(["01"], ["01", "sub-01"]).pairs == {"01": "01"}  # exact comes first
+    assert match_ids(["01"], ["01", "sub-01"]).pairs == {
+        "01": "01"
+    }  # exact comes first
 
 
 def test_an_exact_match_is_not_used_twice() -> None:
@@ -42,10 +52,16 @@ def test_an_exact_match_is_not_used_twice() -> None:
 
 
 def test_ids_can_be_paths(tmp_path: Path) -> None:
-    left = aparc("lh").assign(**{"lh.aparc.volume": [f"/data/fs/sub-{k:02d}/" for k in range(30)]})
-    people = pd.DataFrame({"participant_id": [f"sub-{k:02d}" for k in range(30)], "age": range(30)})
+    left = aparc("lh").assign(
+        **{"lh.aparc.volume": [f"/data/fs/sub-{k:02d}/" for k in range(30)]}
+    )
+    people = pd.DataFrame(
+        {"participant_id": [f"sub-{k:02d}" for k in range(30)], "age": range(30)}
+    )
     result = validate_files(
-        write_table(left, tmp_path / "lh.txt", "\t"), write_table(people, tmp_path / "p.tsv", "\t"), covariates=["age"]
+        write_table(left, tmp_path / "lh.txt", "\t"),
+        write_table(people, tmp_path / "p.tsv", "\t"),
+        covariates=["age"],
     )
     assert result.cohort is not None
     assert result.cohort.covariates["age"].tolist() == list(range(30))
@@ -54,7 +70,10 @@ def test_ids_can_be_paths(tmp_path: Path) -> None:
 
 def test_sessions_spelt_differently_are_matched(tmp_path: Path) -> None:
     scans = make_table([f"sub-{k:03d}_ses-01_T1w" for k in range(1, N + 1)])
-    paths = write_table(scans, tmp_path / "v.csv"), write_table(make_people(session_id="1"), tmp_path / "p.tsv", "\t")
+    paths = (
+        write_table(scans, tmp_path / "v.csv"),
+        write_table(make_people(session_id="1"), tmp_path / "p.tsv", "\t"),
+    )
     cohort = validate_files(*paths, covariates=["age"]).cohort
     assert cohort is not None
     np.testing.assert_allclose(cohort.covariates["age"], make_people()["age"])

@@ -25,7 +25,9 @@ from tests.tables.helpers import (
 )
 
 
-def test_percent_of_the_intracranial_volume_is_not_ml(tmp_path: Path, volumes: pd.DataFrame) -> None:
+def test_percent_of_the_intracranial_volume_is_not_ml(
+    tmp_path: Path, volumes: pd.DataFrame
+) -> None:
     percent = volumes.copy()
     percent.iloc[:, 2:] = 100 * volumes.iloc[:, 2:].div(volumes["702"], axis=0)
     assert "times the usual adult volume" in list_messages(
@@ -45,7 +47,11 @@ def test_a_cell_of_text_names_person_and_column() -> None:
 
 def test_ranges_leave_missing_values_out() -> None:
     ranges = compute_column_ranges(pd.DataFrame({"a": [1.0, 3.0], "b": [np.nan, 2.0]}))
-    assert [list(values) for values in ranges] == [[1.0, 2.0], [3.0, 2.0], [False, True]]
+    assert [list(values) for values in ranges] == [
+        [1.0, 2.0],
+        [3.0, 2.0],
+        [False, True],
+    ]
     assert np.isnan(compute_column_ranges(pd.DataFrame({"a": np.zeros(0)})).low).all()
 
 
@@ -57,11 +63,19 @@ def test_regions_that_are_constant_in_controls_are_refused() -> None:
 
 def test_a_table_of_blank_rows_has_no_people(tmp_path: Path) -> None:
     (tmp_path / "v.csv").write_text("ID,47,48\n,,\n")
-    assert "a header and no people" in list_messages(validate_files(tmp_path / "v.csv"), "error")
+    assert "a header and no people" in list_messages(
+        validate_files(tmp_path / "v.csv"), "error"
+    )
 
 
 @pytest.mark.parametrize(
-    ("factor", "unit"), [(1.0, Unit.MM3), (1e-3, Unit.ML), (1 / 1.4e6, Unit.NORMALISED), (1e9, Unit.UNKNOWN)]
+    ("factor", "unit"),
+    [
+        (1.0, Unit.MM3),
+        (1e-3, Unit.ML),
+        (1 / 1.4e6, Unit.NORMALISED),
+        (1e9, Unit.UNKNOWN),
+    ],
 )
 def test_units_of_volumes(factor: float, unit: Unit) -> None:
     values = muse_volumes().iloc[:, 2:].to_numpy() * factor
@@ -105,7 +119,9 @@ def test_infinite_and_missing_values_are_ignored() -> None:
 
 def list_warnings(values: np.ndarray) -> list[tuple[str, tuple[str, ...]]]:
     findings = Findings()
-    warn_equal_rows(pd.DataFrame(values), [f"p{k}" for k in range(len(values))], findings)
+    warn_equal_rows(
+        pd.DataFrame(values), [f"p{k}" for k in range(len(values))], findings
+    )
     return [(problem.text, problem.offenders) for problem in findings]
 
 
@@ -115,7 +131,10 @@ def test_equal_rows_are_named_together() -> None:
     values[[7, 30]] = values[2]
     values[40] = values[9]
     ((text, people),) = list_warnings(values)
-    assert text == "5 people have the same values in all regions as someone else: p2 = p7 = p30, p9 = p40"
+    assert (
+        text
+        == "5 people have the same values in all regions as someone else: p2 = p7 = p30, p9 = p40"
+    )
     assert set(people) == {"p2", "p7", "p30", "p9", "p40"}
 
 

@@ -1,4 +1,5 @@
-"""What the server keeps of the rounds of a study, so that the same job goes on when it is submitted again.
+"""What the server keeps of the rounds of a study, so that the same job goes on when it
+is submitted again.
 
 Under masks a file holds the total of a round; answers of single sites are never stored.
 """
@@ -31,7 +32,9 @@ class Checkpoint:
         (folder / _ROUNDS).mkdir(parents=True, exist_ok=True)
         own, path = hashlib.sha256(write_message(study)).hexdigest(), folder / _STUDY
         if path.exists() and json.loads(path.read_text("utf-8"))["digest"] != own:
-            raise StudyError(f"{folder} has the rounds of another study: give another --out, or delete the folder.")
+            raise StudyError(
+                f"{folder} has the rounds of another study: give another --out, or delete the folder."
+            )
         if self.is_finished:
             raise StudyError(f"the study in {folder} is finished: give another --out.")
         write_json(path, {"digest": own})
@@ -61,7 +64,10 @@ class Checkpoint:
 
     def keep(self, request: Request, arrays: Arrays) -> None:
         """Write the arrays of a round, atomically."""
-        content, digest = BytesIO(), np.frombuffer(bytes.fromhex(request.digest), np.uint8)
+        content, digest = (
+            BytesIO(),
+            np.frombuffer(bytes.fromhex(request.digest), np.uint8),
+        )
         np.savez(content, allow_pickle=False, **{"digest": digest, **arrays})
         write_atomically(self._get_path(request), content.getvalue())
 

@@ -1,8 +1,10 @@
-"""Masks: sums as integers, to which every pair of sites adds and subtracts the same random integers.
+"""Masks: sums as integers, to which every pair of sites adds and subtracts the same
+random integers.
 
-A sum is an integer modulo 2^128 in steps of 2^-64, kept as two numbers of 64 bits, the lower one first. The masks of a
-pair follow from a seed of 32 bytes that only the two have, and from the number of the round. In the total of all sites
-they cancel exactly; a single answer is random.
+A sum is an integer modulo 2^128 in steps of 2^-64, kept as two numbers of 64 bits, the
+lower one first. The masks of a pair follow from a seed of 32 bytes that only the two
+have, and from the number of the round. In the total of all sites they cancel exactly; a
+single answer is random.
 
 Shape letters: n numbers of an answer.
 """
@@ -69,13 +71,23 @@ def add_all(parts: Iterable[Integers]) -> Integers:
 
 
 def make_mask(seed: bytes, number: int, n: int) -> Integers:
-    """Return the mask (n, 2) of a pair of sites for a round: ChaCha20 under their seed, with the round as nonce."""
-    stream = Cipher(ChaCha20(seed, bytes(4) + number.to_bytes(12, "little")), None).encryptor().update(bytes(16 * n))
+    """Return the mask (n, 2) of a pair of sites for a round: ChaCha20 under their seed,
+    with the round as nonce.
+    """
+    stream = (
+        Cipher(ChaCha20(seed, bytes(4) + number.to_bytes(12, "little")), None)
+        .encryptor()
+        .update(bytes(16 * n))
+    )
     return np.frombuffer(stream, dtype="<u8").astype(np.uint64).reshape(n, 2)
 
 
-def mask(integers: Integers, name: str, seeds: Mapping[str, bytes], number: int) -> Integers:
-    """Return the integers (n, 2) of a site with its masks, which the first site of a pair adds, the other subtracts."""
+def mask(
+    integers: Integers, name: str, seeds: Mapping[str, bytes], number: int
+) -> Integers:
+    """Return the integers (n, 2) of a site with its masks, which the first site of a
+    pair adds, the other subtracts.
+    """
     total = integers
     for other, seed in sorted(seeds.items()):
         own = make_mask(seed, number, len(integers))

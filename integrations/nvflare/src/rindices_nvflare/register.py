@@ -1,8 +1,10 @@
-"""What a site keeps outside its start kit: one file of what it answered, its own log, and the model of the study.
+"""What a site keeps outside its start kit: one file of what it answered, its own log,
+and the model of the study.
 
-The file has digests of the people and of the plan of the study that the site takes part in, and a digest of each round
-that it answered. Other people, or another plan, are refused until the keeper of the site allows them, because sums over
-people who differ a little tell about those who differ.
+The file has digests of the people and of the plan of the study that the site takes part
+in, and a digest of each round that it answered. Other people, or another plan, are
+refused until the person responsible for the site allows them, because sums over people
+who differ a little tell about those who differ.
 """
 
 import hashlib
@@ -30,11 +32,23 @@ def digest_people(site: LocalPeople) -> str:
 
 
 class Register:
-    """The file of what a site answered."""
+    """The file of what a site answered.
+
+    Parameters
+    ----------
+    folder : Path
+        The site's folder for own files.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
-        self._values: dict[str, Any] = {"people": "", "plan": "", "rounds": {}, "count": 0, "allowed": True}
+        self._values: dict[str, Any] = {
+            "people": "",
+            "plan": "",
+            "rounds": {},
+            "count": 0,
+            "allowed": True,
+        }
         if self._path.exists():
             self._values = json.loads(self._path.read_text("utf-8"))
 
@@ -43,7 +57,10 @@ class Register:
 
         Raises SiteError: if the people or the plan are not those of the job before.
         """
-        own = {"people": people, "plan": hashlib.sha256(write_message(plan)).hexdigest()}
+        own = {
+            "people": people,
+            "plan": hashlib.sha256(write_message(plan)).hexdigest(),
+        }
         if self._values["allowed"]:
             self._values |= {**own, "rounds": {}, "allowed": False}
         if self._values["people"] != own["people"]:
@@ -53,7 +70,9 @@ class Register:
         self._write()
 
     def count(self, number: int, digest: str) -> None:
-        """Write down a round before its answer leaves; refuse another question under the number of an earlier one."""
+        """Write down a round before its answer leaves; refuse another question under
+        the number of an earlier one.
+        """
         if self._values["count"] >= MAX_ROUNDS:
             raise SiteError(Code.TOO_MANY_ROUNDS, self._values["count"])
         if self._values["rounds"].setdefault(str(number), digest) != digest:
@@ -62,7 +81,9 @@ class Register:
         self._write()
 
     def allow(self) -> None:
-        """Let the next job have other people or another plan; called by the keeper of the site."""
+        """Let the next job have other people or another plan; called by the person
+        responsible for the site.
+        """
         self._values["allowed"] = True
         self._write()
 

@@ -1,4 +1,6 @@
-"""A site: an executor that answers with sums over its people, and the filters that rebuild each answer once more."""
+"""A site: an executor that answers with sums over its people, and the filters that
+rebuild each answer once more.
+"""
 
 import json
 import secrets
@@ -29,6 +31,7 @@ from rindices_nvflare.core import (
     LocalPeople,
     Request,
     RindicesError,
+    VisitsError,
     describe_table,
     find_fewest,
     is_masked,
@@ -49,7 +52,8 @@ _SEED_SECONDS = 20.0
 class SiteExecutor(Executor):  # type: ignore[misc]
     """Answers the questions of a study with sums over the people of a site.
 
-    The table, the list of sites and all limits are those of the site's own files; a job cannot name others.
+    The table, the list of sites and all limits are those of the site's own files; a job
+    cannot name others.
     """
 
     def __init__(self) -> None:
@@ -63,17 +67,33 @@ class SiteExecutor(Executor):  # type: ignore[misc]
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Listen for seeds from the start of the job; called by FLARE."""
         if event_type == EventType.START_RUN:
-            self._name, cell = str(fl_ctx.get_identity_name()), fl_ctx.get_engine().get_cell()
-            cell.core_cell.add_incoming_filter(STREAM_CHANNEL, STREAM_DATA_TOPIC, _note_encryption)
-            cell.register_request_cb(channel=CellChannel.AUX_COMMUNICATION, topic=TOPIC, cb=self._take_seed)
+            self._name, cell = (
+                str(fl_ctx.get_identity_name()),
+                fl_ctx.get_engine().get_cell(),
+            )
+            cell.core_cell.add_incoming_filter(
+                STREAM_CHANNEL, STREAM_DATA_TOPIC, _note_encryption
+            )
+            cell.register_request_cb(
+                channel=CellChannel.AUX_COMMUNICATION, topic=TOPIC, cb=self._take_seed
+            )
 
-    def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+    def execute(
+        self,
+        task_name: str,
+        shareable: Shareable,
+        fl_ctx: FLContext,
+        abort_signal: Signal,
+    ) -> Shareable:
         """Answer one question; called by FLARE. No exception leaves, and no text."""
         declared: wire.Declared = {}
         try:
             message = read_message(shareable)
             declared = wire.declare(task_name, message)
-            arrays = {wire.STATUS: np.zeros(wire.N_STATUS, np.int64), **self._answer(task_name, message, fl_ctx)}
+            arrays = {
+                wire.STATUS: np.zeros(wire.N_STATUS, np.int64),
+                **self._answer(task_name, message, fl_ctx),
+            }
         except SiteError as error:
             self._log(fl_ctx, f"{task_name}: {error}")
             arrays = wire.make_status(error.code, error.number)
@@ -94,7 +114,12 @@ class SiteExecutor(Executor):  # type: ignore[misc]
             raise SiteError(Code.KIT_OPEN)
         if self._config is None:
             self._config = SiteConfig.read(kit)
-        answers = {HELLO: self._describe, SEEDS: self._send_seeds, SUMS: self._sum, COMPARE: self._compare}
+        answers = {
+            HELLO: self._describe,
+            SEEDS: self._send_seeds,
+            SUMS: self._sum,
+            COMPARE: self._compare,
+        }
         return answers[task](message, fl_ctx)
 
     @property
@@ -103,7 +128,9 @@ class SiteExecutor(Executor):  # type: ignore[misc]
         return set(self._config.sites) - {self._name}
 
     def _describe(self, message: bytes, fl_ctx: FLContext) -> wire.Arrays:
-        """Return numbers of people and facts about the table, after people and plan were bound."""
+        """Return numbers of people and facts about the table, after people and plan
+        were bound.
+        """
         config, plan = self._config, json.loads(message)
         assert config is not None
         if plan["sites"] != sorted(config.sites) or self._name not in config.sites:
@@ -115,7 +142,9 @@ class SiteExecutor(Executor):  # type: ignore[misc]
                 self._site = open_site(self._name, Path(config.study))
             except (RindicesError, OSError) as error:
                 self._log(fl_ctx, f"the table: {error}")
-                raise SiteError(Code.NO_TABLE) from error
+                is_visits = isinstance(error, VisitsError)
+                code = Code.VISITS if is_visits else Code.NO_TABLE
+                raise SiteError(code) from error
         site, described = self._site, describe_table(self._site, config.fewest)
         facts = wire.encode_facts(described.facts, plan["columns"])
         if any(0 < number < config.fewest for number in described.numbers):
@@ -124,12 +153,16 @@ class SiteExecutor(Executor):  # type: ignore[misc]
         return {"people": np.array(described.numbers, dtype=np.int64), "facts": facts}
 
     def _send_seeds(self, message: bytes, fl_ctx: FLContext) -> wire.Arrays:
-        """Send a fresh seed to each site with a later name; those with earlier names send theirs."""
+        """Send a fresh seed to each site with a later name; those with earlier names
+        send theirs.
+        """
         failed = 0
         for other in sorted(name for name in self._others if name > self._name):
             seed = secrets.token_bytes(masks.SEED_BYTES)
             request, engine = Shareable({_SEED: seed}), fl_ctx.get_engine()
-            got = engine.send_aux_request([other], TOPIC, request, _SEED_SECONDS, fl_ctx, secure=True)
+            got = engine.send_aux_request(
+                [other], TOPIC, request, _SEED_SECONDS, fl_ctx, secure=True
+            )
             if other in got and got[other].get_return_code() == ReturnCode.OK:
                 with self._lock:
                     self._seeds.setdefault(other, seed)
@@ -142,19 +175,37 @@ class SiteExecutor(Executor):  # type: ignore[misc]
     def _take_seed(self, message: Message) -> Message:
         """Take the seed of another site, once, if its own encryption says who it is."""
         origin = FQCN.get_root(message.get_header(MessageHeaderKey.ORIGIN))
-        seed = message.payload.get(_SEED) if isinstance(message.payload, Shareable) else None
-        is_encrypted, code = bool(message.get_header(_WAS_ENCRYPTED, False)), ReturnCode.ERROR
+        seed = (
+            message.payload.get(_SEED)
+            if isinstance(message.payload, Shareable)
+            else None
+        )
+        is_encrypted, code = (
+            bool(message.get_header(_WAS_ENCRYPTED, False)),
+            ReturnCode.ERROR,
+        )
         with self._lock:
-            is_expected = self._config is not None and origin in self._others and origin < self._name
+            is_expected = (
+                self._config is not None
+                and origin in self._others
+                and origin < self._name
+            )
             is_new = is_expected and origin not in self._seeds
-            if is_encrypted and is_new and isinstance(seed, bytes) and len(seed) == masks.SEED_BYTES:
+            if (
+                is_encrypted
+                and is_new
+                and isinstance(seed, bytes)
+                and len(seed) == masks.SEED_BYTES
+            ):
                 self._seeds[origin], code = seed, ReturnCode.OK
         reply = new_cell_message({}, make_reply(code))
         reply.set_header(MessageHeaderKey.RETURN_CODE, CellReturnCode.OK)
         return reply
 
     def _sum(self, message: bytes, fl_ctx: FLContext) -> wire.Arrays:
-        """Return sums over the people of the site; under masks, one array of masked integers."""
+        """Return sums over the people of the site; under masks, one array of masked
+        integers.
+        """
         request, config = Request.decode(message), self._config
         if self._site is None or config is None or request.kind == DESCRIBE:
             raise SiteError(Code.OTHER_PLAN)
@@ -166,18 +217,25 @@ class SiteExecutor(Executor):  # type: ignore[misc]
             if request.round in self._used:
                 raise SiteError(Code.MASK_USED, request.round)
         numbers, arrays = sum_people(self._site, request)
-        if not is_masked(request) and 0 < find_fewest(request, numbers, arrays) < config.fewest:
+        if (
+            not is_masked(request)
+            and 0 < find_fewest(request, numbers, arrays) < config.fewest
+        ):
             raise SiteError(Code.REFUSED)
         Register(Path(config.private)).count(request.round, request.digest)
         if not is_masked(request):
             return {"numbers": np.array(numbers, dtype=np.int64), **arrays}
         self._used.add(request.round)
-        return {MASKED: masks.mask(arrays[MASKED], self._name, self._seeds, request.round)}
+        return {
+            MASKED: masks.mask(arrays[MASKED], self._name, self._seeds, request.round)
+        }
 
     def _compare(self, message: bytes, fl_ctx: FLContext) -> wire.Arrays:
-        """Keep the model of the study and the R-indices of own people; return one number, rounded to hundredths.
+        """Keep the model of the study and the R-indices of own people; return one
+        number, rounded to hundredths.
 
-        It is how often a patient of the site has a higher cross-fitted R-index, summed over patterns, than a control.
+        It is how often a patient of the site has a higher cross-fitted R-index, summed
+        over patterns, than a control.
         """
         site, config = self._site, self._config
         assert site is not None
@@ -186,19 +244,29 @@ class SiteExecutor(Executor):  # type: ignore[misc]
         write_atomically(folder / "model.safetensors", message)
         table, is_patient = tabulate_people(site, folder / "model.safetensors")
         table.to_csv(folder / "r_indices.tsv", sep="\t", index=False)
-        names = [name for name in table.columns if name[0] == "r" and name[1:].isdecimal()]
+        names = [
+            name for name in table.columns if name[0] == "r" and name[1:].isdecimal()
+        ]
         severity = table[names].to_numpy(dtype=float).sum(axis=1)
-        groups = [severity[mask & np.isfinite(severity)] for mask in (~is_patient, is_patient)]
+        groups = [
+            severity[mask & np.isfinite(severity)] for mask in (~is_patient, is_patient)
+        ]
         if min(map(len, groups)) < max(config.fewest, 1):
             raise SiteError(Code.TOO_FEW)
         controls, patients = groups
-        higher = (patients[:, None] > controls).mean() + 0.5 * (patients[:, None] == controls).mean()
+        higher = (patients[:, None] > controls).mean() + 0.5 * (
+            patients[:, None] == controls
+        ).mean()
         return {"hundredths": np.array(round(100 * float(higher)), dtype=np.int64)}
 
     def _log(self, fl_ctx: FLContext, text: str) -> None:
-        """Write to the site's own log, outside the kit; without one, say nothing at all."""
+        """Write to the site's own log, outside the kit; without one, say nothing at
+        all.
+        """
         try:
-            config = self._config or SiteConfig.read(Path(fl_ctx.get_engine().get_workspace().get_root_dir()))
+            config = self._config or SiteConfig.read(
+                Path(fl_ctx.get_engine().get_workspace().get_root_dir())
+            )
             write_log(Path(config.private), text)
         except Exception:
             return
@@ -211,7 +279,9 @@ class KeepQuestion(Filter):  # type: ignore[misc]
         """Called by FLARE before the executor."""
         declared: wire.Declared = {}
         try:
-            declared = wire.declare(str(fl_ctx.get_prop(FLContextKey.TASK_NAME)), read_message(shareable))
+            declared = wire.declare(
+                str(fl_ctx.get_prop(FLContextKey.TASK_NAME)), read_message(shareable)
+            )
         finally:
             fl_ctx.set_prop(_QUESTION, declared, private=True, sticky=False)
         return shareable
@@ -226,20 +296,31 @@ class RebuildAnswer(Filter):  # type: ignore[misc]
             arrays = FLModelUtils.from_shareable(shareable).params
         except Exception:
             arrays = {}
-        return write_answer(wire.rebuild(arrays or {}, fl_ctx.get_prop(_QUESTION) or {}))
+        return write_answer(
+            wire.rebuild(arrays or {}, fl_ctx.get_prop(_QUESTION) or {})
+        )
 
 
 def read_message(shareable: Shareable) -> bytes:
     """Return the bytes that a server sent."""
-    return np.asarray(FLModelUtils.from_shareable(shareable).params[MESSAGE], dtype=np.uint8).tobytes()
+    return np.asarray(
+        FLModelUtils.from_shareable(shareable).params[MESSAGE], dtype=np.uint8
+    ).tobytes()
 
 
 def write_answer(arrays: wire.Arrays) -> Shareable:
     """Return arrays in a fresh message, which has nothing else."""
-    return FLModelUtils.to_shareable(FLModel(params_type=ParamsType.FULL, params=arrays))
+    return FLModelUtils.to_shareable(
+        FLModel(params_type=ParamsType.FULL, params=arrays)
+    )
 
 
 def _note_encryption(message: Message) -> None:
-    """Note whether a message came encrypted, before FLARE decrypts it by the certificate of its origin."""
-    is_encrypted = all(message.get_header(key, False) for key in (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED))
+    """Note whether a message came encrypted, before FLARE decrypts it by the
+    certificate of its origin.
+    """
+    is_encrypted = all(
+        message.get_header(key, False)
+        for key in (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED)
+    )
     message.set_header(_WAS_ENCRYPTED, is_encrypted)

@@ -1,1 +1,3 @@
-"""Contrastive learner: patterns of variance that patients have in excess of controls, in closed form."""
+"""Contrastive learner: patterns of variance that patients have in excess of controls,
+in closed form.
+"""

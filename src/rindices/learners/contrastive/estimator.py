@@ -1,20 +1,23 @@
-"""Linear learners: contrastive ICA, in closed form, and one index along the mean difference.
+"""Linear learners: contrastive ICA, in closed form, and one index along the mean
+difference.
 
 Contrastive ICA finds patterns of variance that patients have in excess of controls.
 
 1. A log transform makes proportional loss additive (`rindices.learners.inference`).
-2. A generalised eigenproblem gives the M directions of largest variance of patients relative to controls. Normal
-   variation is whitened away.
-3. The basis of that space is chosen by likelihood (`rotation`) and the patterns are refined by a sparse factor model
-   (`refine_patterns`), twice.
+2. A generalised eigenproblem gives the M directions of largest variance of patients
+   relative to controls. Normal variation is whitened away.
+3. The basis of that space is chosen by likelihood (`rotation`) and the patterns are
+   refined by a sparse factor model (`refine_patterns`), twice.
 4. R-indices are generalised least squares on the patterns.
 
-The mean difference is the answer where patients differ from controls, but not from each other more than controls do. A
-direction is C^-1 d with the mean difference d and the covariance C of both groups, shrunk to the identity. Weak effects
-need strong shrinkage, strong effects little, and choosing one of them by cross-validation is noisy in small samples. So
-the index is the mean over several shrinkages, whose directions are scaled to the same variance. Where regions measure
-several things, such as thickness and volumes, each kind has a prior variance of its own: shrinkage is then stronger for
-a kind that differs less.
+The mean difference is the answer where patients differ from controls, but not from each
+other more than controls do. A direction is C^-1 d with the mean difference d and the
+covariance C of both groups, shrunk to the identity. Weak effects need strong shrinkage,
+strong effects little, and choosing one of them by cross-validation is noisy in small
+samples. So the index is the mean over several shrinkages, whose directions are scaled
+to the same variance. Where regions measure several things, such as thickness and
+volumes, each kind has a prior variance of its own: shrinkage is then stronger for a
+kind that differs less.
 
 Shape letters: N people, R regions, M patterns.
 """
@@ -38,8 +41,15 @@ from rindices.learners.contrastive.linear_start import (
     fit_linear_start,
     order_by_strength,
 )
-from rindices.learners.contrastive.rotation import compute_severity_weights, fit_fastica_unmixing
-from rindices.learners.inference import ContrastiveHead, TransformSums, fit_log_transform
+from rindices.learners.contrastive.rotation import (
+    compute_severity_weights,
+    fit_fastica_unmixing,
+)
+from rindices.learners.inference import (
+    ContrastiveHead,
+    TransformSums,
+    fit_log_transform,
+)
 from rindices.learners.normal_variation import ReferenceTarget, estimate_covariance
 from rindices.learners.people_source import PeopleSet, PeopleSource, Question, Totals
 
@@ -56,8 +66,14 @@ _ROTATIONS = ("likelihood", "ica")
 class ContrastiveSolution(NamedTuple):
     """Solution of the contrastive problem.
 
-    weights (R, M): severity = prepared person @ weights; patterns (R, M): change of each region per unit of severity;
-    spectrum (R,): generalised eigenvalues, descending.
+    Attributes
+    ----------
+    weights : ndarray of shape (R, M)
+        Severity = prepared person @ weights.
+    patterns : ndarray of shape (R, M)
+        Change of each region per unit of severity.
+    spectrum : ndarray of shape (R,)
+        Generalised eigenvalues, descending.
     """
 
     weights: FloatArray
@@ -86,29 +102,32 @@ class ContrastiveICA(_HeadLearner):
     n_patterns : int, default=3
         M.
     random_state : int, RandomState or None, default=None
-        Seed of the random starts of the rotation. The best start is used, so the seed rarely matters.
+        Seed of the random starts of the rotation. The best start is used, so the seed
+        rarely matters.
     rotation : {'likelihood', 'ica'}, default='likelihood'
-        ``likelihood``: all four steps of the method. ``ica``: plain contrastive ICA, without log transform and
-        refinement and with FastICA as rotation. It is as good only where severities are independent and uniform.
+        ``likelihood``: all four steps of the method. ``ica``: plain contrastive ICA,
+        without log transform and refinement and with FastICA as rotation. It is as good
+        only where severities are independent and uniform.
     reference : array-like of shape (R, R), default=None
-        Correlations of the regions in a reference population of healthy people. They help where controls are few
-        (`rindices.learners.normal_variation`).
+        Correlations of the regions in a reference population of healthy people. They
+        help where controls are few (`rindices.learners.normal_variation`).
 
     Attributes
     ----------
     patterns_ : ndarray of shape (M, R)
-        Change of each region at R-index 1, in control standard deviations, for the average control. Atrophy is
-        negative. The strongest pattern comes first.
+        Change of each region at R-index 1, in control standard deviations, for the
+        average control. Atrophy is negative. The strongest pattern comes first.
     shifts_ : ndarray of shape (M, R)
         The patterns after the log transform.
     spectrum_ : ndarray of shape (R,)
-        Ratio of patients' to controls' variance in each direction, descending. Directions of disease stand out.
+        Ratio of patients' to controls' variance in each direction, descending.
+        Directions of disease stand out.
     head_ : ContrastiveHead
         Arrays for inference.
     share_ : float
-        c of the log transform; 0 for the identity.
+        c of the log transform. 0 means the identity.
     n_iter_ : int
-        Number of EM steps; 1 for plain contrastive ICA.
+        Number of EM steps. Plain contrastive ICA has 1.
     converged_ : None
         The number of steps is fixed, and convergence is not tested.
     n_features_in_ : int
@@ -116,11 +135,13 @@ class ContrastiveICA(_HeadLearner):
 
     Notes
     -----
-    The R-index is 0 for the average control and 1 at the 98th percentile of patients. It is not clipped.
+    The R-index is 0 for the average control and 1 at the 98th percentile of patients.
+    It is not clipped.
 
     Examples
     --------
-    >>> r = ContrastiveICA(n_patterns=3, random_state=0).fit(X, y).transform(X)  # doctest: +SKIP
+    >>> learner = ContrastiveICA(n_patterns=3, random_state=0)
+    >>> r = learner.fit(X, y).transform(X)  # doctest: +SKIP
     """
 
     def __init__(
@@ -136,22 +157,36 @@ class ContrastiveICA(_HeadLearner):
 
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
         if self.rotation not in _ROTATIONS:
-            raise InputError(f"rotation is {self.rotation!r}; give one of {', '.join(_ROTATIONS)}.")
+            raise InputError(
+                f"rotation is {self.rotation!r}; give one of {', '.join(_ROTATIONS)}."
+            )
         if patient.sum() <= self.n_patterns:
             raise InputError(
                 f"{patient.sum()} patients cannot give {self.n_patterns} patterns; lower n_patterns or add patients."
             )
         by_likelihood = self.rotation == "likelihood"
-        head = initialise_contrastive_head(regions, patient, self.n_patterns, straighten=by_likelihood)
+        head = initialise_contrastive_head(
+            regions, patient, self.n_patterns, straighten=by_likelihood
+        )
         people = head.prepare(regions)
         target = ReferenceTarget.choose(people[~patient], self.reference)
         if by_likelihood:
-            start = solve_people(people[~patient], people[patient], self.n_patterns, self._draw_seed(), target)
+            start = solve_people(
+                people[~patient],
+                people[patient],
+                self.n_patterns,
+                self._draw_seed(),
+                target,
+            )
             weights = compute_severity_weights(start.patterns, start.noise)
             solution = ContrastiveSolution(weights, start.patterns, start.spectrum)
         else:
             solution = fit_contrastive_ica(
-                people[~patient], people[patient], self.n_patterns, self._draw_seed(), target
+                people[~patient],
+                people[patient],
+                self.n_patterns,
+                self._draw_seed(),
+                target,
             )
         unit = compute_unit_severity(people[patient] @ solution.weights)
         self.head_ = replace(head, weights=solution.weights / unit)
@@ -168,29 +203,53 @@ def initialise_contrastive_head(
 ) -> ContrastiveHead:
     """Fit standardisation and log transform; the weights are zero.
 
-    regions (N, R); patient (N,): mask of patients; n_patterns: M; straighten: whether to fit the log transform;
-    otherwise c is 0.
+    Parameters
+    ----------
+    regions : ndarray of shape (N, R)
+    patient : ndarray of shape (N,)
+        Mask of patients.
+    n_patterns : int
+        M.
+    straighten : bool
+        Whether to fit the log transform. Otherwise c is 0.
     """
     controls = regions[~patient]
     mean, scale = controls.mean(axis=0), handle_zeros_in_scale(controls.std(axis=0))
     z = (regions - mean) / scale
     share = fit_log_transform([z[~patient], z[patient]]) if straighten else 0.0
-    shift_mean, shift_scale = TransformSums.compute(z[~patient], share).compute_scale(len(controls))
+    shift_mean, shift_scale = TransformSums.compute(z[~patient], share).compute_scale(
+        len(controls)
+    )
     weights = np.zeros((z.shape[1], n_patterns))
-    return ContrastiveHead(mean, scale, np.array(share), shift_mean, handle_zeros_in_scale(shift_scale), weights)
+    return ContrastiveHead(
+        control_mean=mean,
+        control_scale=scale,
+        share=np.array(share),
+        shift_mean=shift_mean,
+        shift_scale=handle_zeros_in_scale(shift_scale),
+        weights=weights,
+    )
 
 
 def compute_unit_severity(severities: FloatArray) -> FloatArray:
-    """Return the severity (M,) that gets R-index 1: the 98th percentile of patients (N, M)."""
+    """Return the severity (M,) that gets R-index 1: the 98th percentile of patients (N,
+    M).
+    """
     unit = np.quantile(severities, UNIT_SEVERITY_QUANTILE, axis=0)
     return np.where(unit > 1e-12, unit, 1.0)
 
 
 def fit_contrastive_ica(
-    controls: FloatArray, patients: FloatArray, n_patterns: int, seed: int, target: ReferenceTarget | None = None
+    controls: FloatArray,
+    patients: FloatArray,
+    n_patterns: int,
+    seed: int,
+    target: ReferenceTarget | None = None,
 ) -> ContrastiveSolution:
     """Run plain contrastive ICA on prepared people (N, R)."""
-    spectrum, vectors = eigh(ledoit_wolf(patients)[0], estimate_covariance(controls, target))
+    spectrum, vectors = eigh(
+        ledoit_wolf(patients)[0], estimate_covariance(controls, target)
+    )
     space = vectors[:, ::-1][:, :n_patterns]
     centred = patients - patients.mean(axis=0)
     weights = space @ fit_fastica_unmixing(centred @ space, seed)
@@ -202,18 +261,30 @@ def fit_contrastive_ica(
 
 
 def solve_people(
-    controls: FloatArray, patients: FloatArray, n_patterns: int, seed: int, target: ReferenceTarget | None = None
+    controls: FloatArray,
+    patients: FloatArray,
+    n_patterns: int,
+    seed: int,
+    target: ReferenceTarget | None = None,
 ) -> LinearStart:
     """Run steps 2 and 3 of the method on prepared people (N, R)."""
-    people, rng = _GroupsInMemory(controls, patients, target), np.random.default_rng(seed)
+    people, rng = (
+        _GroupsInMemory(controls, patients, target),
+        np.random.default_rng(seed),
+    )
     return fit_linear_start(people, PeopleSet(0, "seen"), n_patterns, rng)
 
 
 class _GroupsInMemory(PeopleSource):
     """Controls and patients (N, R) without missing cells, who are one set of people."""
 
-    def __init__(self, controls: FloatArray, patients: FloatArray, target: ReferenceTarget | None) -> None:
-        self._groups, self._moments = (controls, patients), GroupMoments.compute(controls, patients, target)
+    def __init__(
+        self, controls: FloatArray, patients: FloatArray, target: ReferenceTarget | None
+    ) -> None:
+        self._groups, self._moments = (
+            (controls, patients),
+            GroupMoments.compute(controls, patients, target),
+        )
 
     def sum_each(self, questions: Sequence[Question[Totals]]) -> list[Totals]:
         """Return the totals that each question asks for."""
@@ -237,16 +308,32 @@ def compute_measure_weights(
 ) -> FloatArray:
     """Return the weight of each region: that of its kind.
 
-    difference (R,): between the means of the groups, in standard deviations within groups; error: standard error of a
-    difference; correlation (R, R): within groups; positive definite; kinds (R,): code of what each region measures,
-    from 0. Returns (R,), from `MIN_WEIGHT` to 1. All are 1 if no kind exceeds what chance gives.
+    Parameters
+    ----------
+    difference : ndarray of shape (R,)
+        Between the means of the groups, in standard deviations within groups.
+    error : float
+        Standard error of a difference.
+    correlation : ndarray of shape (R, R)
+        Within groups. Positive definite.
+    kinds : ndarray of shape (R,)
+        Code of what each region measures, from 0.
+
+    Returns
+    -------
+    ndarray of shape (R,)
+        , from `MIN_WEIGHT` to 1. All are 1 if no kind exceeds what chance gives.
     """
     excess = np.zeros(int(kinds.max()) + 1)
     for kind in np.unique(kinds):
         rows = kinds == kind
         shift = difference[rows] / error
-        mean_square = float(shift @ np.linalg.solve(correlation[np.ix_(rows, rows)], shift)) / len(shift)
-        excess[kind] = max(mean_square - 1.0 - _N_ERRORS * np.sqrt(2.0 / len(shift)), 0.0)
+        mean_square = float(
+            shift @ np.linalg.solve(correlation[np.ix_(rows, rows)], shift)
+        ) / len(shift)
+        excess[kind] = max(
+            mean_square - 1.0 - _N_ERRORS * np.sqrt(2.0 / len(shift)), 0.0
+        )
     if not excess.any():
         return np.ones(len(kinds))
     return np.asarray(np.maximum(excess / excess.max(), MIN_WEIGHT)[kinds])
@@ -279,7 +366,8 @@ class MeanDifference(_HeadLearner):
 
     Notes
     -----
-    The R-index is 0 for the average control and 1 at the 98th percentile of patients. It is not clipped.
+    The R-index is 0 for the average control and 1 at the 98th percentile of patients.
+    It is not clipped.
 
     Examples
     --------
@@ -299,11 +387,15 @@ class MeanDifference(_HeadLearner):
 
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
         if self.n_patterns != 1:
-            raise InputError(f"n_patterns is {self.n_patterns}; the mean difference is one index: give 1.")
+            raise InputError(
+                f"n_patterns is {self.n_patterns}; the mean difference is one index: give 1."
+            )
         head = initialise_contrastive_head(regions, patient, 1, straighten=True)
         people = head.prepare(regions)
         difference = people[patient].mean(axis=0) - people[~patient].mean(axis=0)
-        weights = compute_difference_weights(people, patient.astype(np.intp), self.reference, self.kinds)
+        weights = compute_difference_weights(
+            people, patient.astype(np.intp), self.reference, self.kinds
+        )
         unit = compute_unit_severity(people[patient] @ weights)
         self.head_ = replace(head, weights=weights / unit)
         self.shifts_ = (difference * unit / (difference @ weights))[None, :]
@@ -311,35 +403,68 @@ class MeanDifference(_HeadLearner):
 
 
 def compute_difference_weights(
-    people: FloatArray, y: IntArray, reference: FloatArray | None = None, kinds: IntArray | None = None
+    people: FloatArray,
+    y: IntArray,
+    reference: FloatArray | None = None,
+    kinds: IntArray | None = None,
 ) -> FloatArray:
-    """Return the weights (R, 1) of the mean difference: the mean of the directions of all `SHRINKAGES`.
+    """Return the weights (R, 1) of the mean difference: the mean of the directions of
+    all `SHRINKAGES`.
 
-    people (N, R): in control standard deviations; y (N,): 0 control, 1 patient; reference (R, R): correlations of the
-    regions in a reference population; kinds (R,): code of what each region measures.
+    Parameters
+    ----------
+    people : ndarray of shape (N, R)
+        In control standard deviations.
+    y : ndarray of shape (N,)
+        0 control, 1 patient.
+    reference : ndarray of shape (R, R) or None
+        Correlations of the regions in a reference population.
+    kinds : ndarray of shape (R,) or None
+        Code of what each region measures.
     """
     groups = [people[y == label] for label in (0, 1)]
     residuals = np.concatenate([group - group.mean(axis=0) for group in groups])
     scale = handle_zeros_in_scale(residuals.std(axis=0))
     residuals = residuals / scale
-    covariance = estimate_covariance(residuals, ReferenceTarget.choose(residuals, reference))
+    covariance = estimate_covariance(
+        residuals, ReferenceTarget.choose(residuals, reference)
+    )
     difference = (groups[1].mean(axis=0) - groups[0].mean(axis=0)) / scale
     if kinds is not None:
         error = float(np.sqrt(sum(1.0 / len(group) for group in groups)))
-        prior_sd = np.sqrt(compute_measure_weights(difference, error, covariance, kinds))
+        prior_sd = np.sqrt(
+            compute_measure_weights(difference, error, covariance, kinds)
+        )
         covariance = covariance * np.outer(prior_sd, prior_sd)
         difference, scale = difference * prior_sd, scale / prior_sd
     return average_directions(covariance, difference) / scale[:, None]
 
 
 def average_directions(covariance: FloatArray, difference: FloatArray) -> FloatArray:
-    """Return the mean (R, 1) of the directions of all `SHRINKAGES`, each with variance 1.
+    """Return the mean (R, 1) of the directions of all `SHRINKAGES`, each with variance
+    1.
 
-    covariance (R, R): within groups, of regions with variance 1; difference (R,): between the means of the groups.
+    Parameters
+    ----------
+    covariance : ndarray of shape (R, R)
+        Within groups, of regions with variance 1.
+    difference : ndarray of shape (R,)
+        Between the means of the groups.
     """
     variances, axes = np.linalg.eigh(covariance)
     difference = axes.T @ difference
-    directions = [difference / ((1.0 - share) * variances + share) for share in SHRINKAGES]
-    lengths = [np.sqrt(max(float(variances @ direction**2), 1e-300)) for direction in directions]
-    mean = np.mean([direction / length for direction, length in zip(directions, lengths, strict=True)], axis=0)
+    directions = [
+        difference / ((1.0 - share) * variances + share) for share in SHRINKAGES
+    ]
+    lengths = [
+        np.sqrt(max(float(variances @ direction**2), 1e-300))
+        for direction in directions
+    ]
+    mean = np.mean(
+        [
+            direction / length
+            for direction, length in zip(directions, lengths, strict=True)
+        ],
+        axis=0,
+    )
     return np.asarray(axes @ mean)[:, None]

@@ -1,4 +1,7 @@
-"""Watching a training: a base class of callbacks, and a line of progress. Nothing here needs torch."""
+"""Watching a training: a base class of callbacks, and a line of progress.
+
+Nothing here needs torch.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +31,19 @@ class TrainingEvent:
     phase : {'start', 'training'}
         Whether the start of the members is being computed, or they are trained.
     step, max_steps : int
-        Steps taken in this phase by the stack that is furthest behind, and steps after which all members stop.
+        Steps taken in this phase by the stack that is furthest behind, and steps after
+        which all members stop.
     running, members : int
         Number of members that are in training, and of all.
     losses : mapping from str to float
-        Mean losses of the members in training since their last check, by the names of `LOSS_NAMES`.
+        Mean losses of the members in training since their last check, by the names of
+        `LOSS_NAMES`.
     seconds_left : float or None
-        Time to ``max_steps`` at the pace so far; None before the first step.
+        Time to ``max_steps`` at the pace so far. None before the first step.
     resumed_from : int
-        Step at which an interrupted training went on; 0 for a new one.
+        Step at which an interrupted training was resumed. 0 for a new one.
     label : str
-        Which of several trainings it is, such as ``lambda 0.1``; empty if there is one.
+        Which of several trainings it is, such as ``lambda 0.1``. Empty if there is one.
     """
 
     phase: str
@@ -53,17 +58,21 @@ class TrainingEvent:
 
 
 class Callback:
-    """Base class of callbacks: each method does nothing unless a subclass overrides it.
+    """Base class of callbacks, whose methods do nothing unless a subclass overrides
+    them.
 
-    Stacks of members may be trained in several threads; a callback is called by one of them at a time. An exception
-    that it raises ends the training; ``KeyboardInterrupt`` saves the checkpoint before.
+    Stacks of members may be trained in several threads, but only one of them calls a
+    callback at a time. An exception in a callback ends the training.
+    ``KeyboardInterrupt`` also saves the checkpoint.
     """
 
     def on_train_begin(self, event: TrainingEvent) -> None:
         """Take the event before the first step."""
 
     def on_check(self, event: TrainingEvent) -> None:
-        """Take an event: at each check of the losses, and every two seconds in between and during the start."""
+        """Take an event: at each check of the losses, and every two seconds in between
+        and during the start.
+        """
 
     def on_train_end(self, event: TrainingEvent) -> None:
         """Take the event after the last step."""
@@ -99,7 +108,8 @@ class Forwarder(Callback):
 
 
 class ProgressLine(Callback):
-    """Prints one line with step, members, time left and losses, which is replaced on a terminal and in a notebook.
+    """Prints one line with step, members, time left and losses, which is replaced on a
+    terminal and in a notebook.
 
     Parameters
     ----------
@@ -116,7 +126,9 @@ class ProgressLine(Callback):
     def on_train_begin(self, event: TrainingEvent) -> None:
         """Print the first line."""
         if event.resumed_from:
-            self._get_file().write(f"{self._make_title(event)}: resumed from step {event.resumed_from:,}\n")
+            self._get_file().write(
+                f"{self._make_title(event)}: resumed from step {event.resumed_from:,}\n"
+            )
         self._show(event, is_last=False)
 
     def on_check(self, event: TrainingEvent) -> None:
@@ -134,7 +146,10 @@ class ProgressLine(Callback):
         return sys.stderr if self.file is None else self.file
 
     def _show(self, event: TrainingEvent, is_last: bool) -> None:
-        file, line = self._get_file(), f"{self._make_title(event)}: {describe_event(event)}"
+        file, line = (
+            self._get_file(),
+            f"{self._make_title(event)}: {describe_event(event)}",
+        )
         is_notebook = self.file is None and "ipykernel" in sys.modules
         if is_notebook or file.isatty():
             if not is_notebook:  # a line that wraps could not be replaced
@@ -156,13 +171,25 @@ def describe_event(event: TrainingEvent) -> str:
     ]
     if event.seconds_left is not None:
         parts.append(f"{timedelta(seconds=round(event.seconds_left))} left")
-    losses = " ".join(f"{name.replace('_', '-')} {value:.2g}" for name, value in event.losses.items())
+    losses = " ".join(
+        f"{name.replace('_', '-')} {value:.2g}" for name, value in event.losses.items()
+    )
     return ", ".join([*parts, losses] if losses else parts)
 
 
 @dataclass(kw_only=True)
 class StackProgress:
-    """Number of members of a stack and of those in training, steps of training and of the start, and last losses."""
+    """Number of members of a stack and of those in training, steps of training and of
+    the start, and last losses.
+
+    Attributes
+    ----------
+    members : int
+    running : int
+    step : int
+    start_step : int
+    losses : mapping
+    """
 
     members: int
     running: int
@@ -172,10 +199,21 @@ class StackProgress:
 
 
 class Watch:
-    """Collects the progress of all stacks, and passes it to the callbacks, one call at a time.
+    """Collects the progress of all stacks, and passes it to the callbacks, one call at
+    a time.
 
-    callbacks: in the order in which they are called; start_steps, max_steps: steps of the start and of the training,
-    which is 0 where the start alone is computed; stacks: where each stack stands; label: see `TrainingEvent`.
+    Parameters
+    ----------
+    callbacks : sequence of Callback
+        In the order in which they are called.
+    start_steps : int
+        Steps of the start of the members.
+    max_steps : int
+        Steps of the training. 0 where only the start is computed.
+    stacks : sequence of StackProgress
+        Where each stack stands.
+    label : str
+        See `TrainingEvent`.
     """
 
     def __init__(
@@ -187,10 +225,21 @@ class Watch:
         stacks: Sequence[StackProgress],
         label: str = "",
     ) -> None:
-        self._callbacks, self._start_steps, self._max_steps = callbacks, start_steps, max_steps
+        self._callbacks, self._start_steps, self._max_steps = (
+            callbacks,
+            start_steps,
+            max_steps,
+        )
         self._label = label
-        self._stacks, self._resumed_from = stacks, max((stack.step for stack in stacks), default=0)
-        self._lock, self._began, self._last = threading.Lock(), time.monotonic(), time.monotonic()
+        self._stacks, self._resumed_from = (
+            stacks,
+            max((stack.step for stack in stacks), default=0),
+        )
+        self._lock, self._began, self._last = (
+            threading.Lock(),
+            time.monotonic(),
+            time.monotonic(),
+        )
         self._initial_work = self._compute_work()
 
     def begin(self) -> None:
@@ -203,11 +252,18 @@ class Watch:
 
     @property
     def is_due(self) -> bool:
-        """Whether the last event was so long ago that another is due between two checks."""
-        return bool(self._callbacks) and time.monotonic() - self._last >= SECONDS_BETWEEN_EVENTS
+        """Whether the last event was so long ago that another is due between two
+        checks.
+        """
+        return (
+            bool(self._callbacks)
+            and time.monotonic() - self._last >= SECONDS_BETWEEN_EVENTS
+        )
 
     def report_start(self, stack: int, step: int, losses: Mapping[str, float]) -> None:
-        """Report the steps that a stack has taken of its start, and call ``on_check``."""
+        """Report the steps that a stack has taken of its start, and call
+        ``on_check``.
+        """
         with self._lock:
             self._stacks[stack].start_step, self._stacks[stack].losses = step, losses
         self._call("on_check")
@@ -215,22 +271,33 @@ class Watch:
     def finish_start(self, stack: int) -> None:
         """Note that a stack has finished its start."""
         with self._lock:
-            self._stacks[stack].start_step, self._stacks[stack].losses = self._start_steps, {}
+            self._stacks[stack].start_step, self._stacks[stack].losses = (
+                self._start_steps,
+                {},
+            )
 
-    def report_step(self, stack: int, step: int, running: int, losses: Mapping[str, float]) -> None:
-        """Report the steps, the members in training and the losses of a stack, and call ``on_check``."""
+    def report_step(
+        self, stack: int, step: int, running: int, losses: Mapping[str, float]
+    ) -> None:
+        """Report the steps, the members in training and the losses of a stack, and call
+        ``on_check``.
+        """
         with self._lock:
             progress = self._stacks[stack]
             progress.step, progress.running, progress.losses = step, running, losses
         self._call("on_check")
 
     def _compute_work(self) -> tuple[float, float]:
-        """Return the work that is done and the work that is left, in steps of one member."""
+        """Return the work that is done and the work that is left, in steps of one
+        member.
+        """
         done = left = 0.0
         for stack in self._stacks:
             start = _COST_OF_START * stack.members
             done += start * stack.start_step + stack.members * stack.step
-            left += start * (self._start_steps - stack.start_step) + stack.running * (self._max_steps - stack.step)
+            left += start * (self._start_steps - stack.start_step) + stack.running * (
+                self._max_steps - stack.step
+            )
         return done, left
 
     def _make_event(self) -> TrainingEvent:
@@ -239,7 +306,10 @@ class Watch:
         running = [stack for stack in self._stacks if stack.running]
         behind = [stack for stack in running if stack.start_step < self._start_steps]
         is_start = bool(behind) or not self._max_steps
-        steps = [each.start_step if is_start else each.step for each in behind or running or self._stacks]
+        steps = [
+            each.start_step if is_start else each.step
+            for each in behind or running or self._stacks
+        ]
         known = [stack for stack in behind or running or self._stacks if stack.losses]
         names = known[0].losses if known else {}
         weights = [max(stack.running, 1) for stack in known]
@@ -250,7 +320,10 @@ class Watch:
             running=sum(stack.running for stack in running),
             members=sum(stack.members for stack in self._stacks),
             losses={
-                name: sum(n * stack.losses.get(name, 0.0) for n, stack in zip(weights, known, strict=True))
+                name: sum(
+                    n * stack.losses.get(name, 0.0)
+                    for n, stack in zip(weights, known, strict=True)
+                )
                 / sum(weights)
                 for name in names
             },

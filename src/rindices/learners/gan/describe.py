@@ -1,4 +1,5 @@
-"""What the networks of a study do: the changes that f makes, and synthetic patients beside real ones.
+"""What the networks of a study do: the changes that f makes, and synthetic patients
+beside real ones.
 
 Shape letters: N participants, R regions, M patterns, L severities.
 """
@@ -23,11 +24,20 @@ from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 SHOWN_SEVERITIES = (1 / 3, 2 / 3, 1.0)
 """Severities at which the change of controls under f is described."""
 MAX_JUDGED_MEMBERS = 5
-"""Members whose synthetic patients are judged by classifiers, which takes seconds for each."""
+"""Members whose synthetic patients are judged by classifiers, which takes seconds for
+each.
+"""
 
 
 class MemberPeople(NamedTuple):
-    """Controls and patients (N, R) with which a member is described; the study's controls have mean 1 and sd 0.1."""
+    """Controls and patients (N, R) with which a member is described; the study's
+    controls have mean 1 and sd 0.1.
+
+    Attributes
+    ----------
+    controls : ndarray
+    patients : ndarray
+    """
 
     controls: FloatArray
     patients: FloatArray
@@ -40,16 +50,17 @@ class NetworkSummary:
     Attributes
     ----------
     changes : ndarray of shape (L, M, R)
-        Mean of f(x, z) - x over controls x at each of `SHOWN_SEVERITIES` of one pattern alone, in control sd; mean of
-        the members.
+        Mean of f(x, z) - x over controls x at each of `SHOWN_SEVERITIES` of one pattern
+        alone, in control sd, averaged over the members.
     real_mean, real_sd : ndarray of shape (R,)
-        Mean and standard deviation of real patients by region, in control sd; mean of the members.
+        Mean and standard deviation of real patients by region, in control sd, averaged
+        over the members.
     synthetic_mean, synthetic_sd : ndarray of shape (R,)
-        The same of synthetic patients: one of each control, with severities uniform on [0, 1], and independent unless
-        a copula was learnt.
+        The same of synthetic patients: one of each control, with severities uniform on
+        [0, 1], and independent unless a copula was learnt.
     realism : Realism or None
-        How well classifiers tell synthetic patients from real ones, mean of the first `MAX_JUDGED_MEMBERS` members;
-        None with too few people.
+        How well classifiers tell synthetic patients from real ones, averaged over the
+        first `MAX_JUDGED_MEMBERS` members. None if there are too few people.
     is_held_out : bool
         Whether these controls and patients are people whom the member has not seen.
     """
@@ -114,13 +125,27 @@ def summarise_networks(
     """
     changes, moments = [], []
     found: list[Realism] = []
-    for member, order, (controls, patients) in zip(members, orders, people, strict=True):
+    for member, order, (controls, patients) in zip(
+        members, orders, people, strict=True
+    ):
         networks = make_networks([member]).double()
         changes.append(_average_changes(networks, controls)[:, list(order)])
         real = (patients - CONTROL_MEAN) / CONTROL_SD
-        synthetic = (_synthesise(networks, controls, seed, member.number) - CONTROL_MEAN) / CONTROL_SD
-        moments.append([real.mean(axis=0), real.std(axis=0), synthetic.mean(axis=0), synthetic.std(axis=0)])
-        if min(len(real), len(synthetic)) >= MIN_PATIENTS and len(found) < MAX_JUDGED_MEMBERS:
+        synthetic = (
+            _synthesise(networks, controls, seed, member.number) - CONTROL_MEAN
+        ) / CONTROL_SD
+        moments.append(
+            [
+                real.mean(axis=0),
+                real.std(axis=0),
+                synthetic.mean(axis=0),
+                synthetic.std(axis=0),
+            ]
+        )
+        if (
+            min(len(real), len(synthetic)) >= MIN_PATIENTS
+            and len(found) < MAX_JUDGED_MEMBERS
+        ):
             found.append(measure_realism(real, synthetic, seed))
     real_mean, real_sd, synthetic_mean, synthetic_sd = np.mean(moments, axis=0)
     return NetworkSummary(
@@ -134,35 +159,61 @@ def summarise_networks(
     )
 
 
-def make_networks(members: Sequence[Member], standardised_d: bool = False) -> SurrealNetworks:
-    """Return the networks of members; ``standardised_d`` is that of their recipe, which only D depends on."""
+def make_networks(
+    members: Sequence[Member], standardised_d: bool = False
+) -> SurrealNetworks:
+    """Return the networks of members; ``standardised_d`` is that of their recipe, which
+    only D depends on.
+    """
     weights = []
     for member in members:
         assert member.training is not None
-        weights.append({name: torch.as_tensor(weight) for name, weight in member.training.weights.items()})
+        weights.append(
+            {
+                name: torch.as_tensor(weight)
+                for name, weight in member.training.weights.items()
+            }
+        )
     return SurrealNetworks.from_members(weights, standardised_d)
 
 
 def write_networks(ensemble: NetworkEnsemble, path: Path) -> None:
-    """Write f, D, g1 and g2 of the members that are used to one file, see `save_networks`."""
+    """Write f, D, g1 and g2 of the members that are used to one file, see
+    `save_networks`.
+    """
     save_networks(make_networks(ensemble.used, ensemble.standardised_d), path)
 
 
 @torch.inference_mode()
 def _average_changes(networks: SurrealNetworks, controls: FloatArray) -> FloatArray:
-    """Return the mean change of controls (N, R) by f of one member, (L, M, R), in control sd."""
+    """Return the mean change of controls (N, R) by f of one member, (L, M, R), in
+    control sd.
+    """
     f, n_patterns = networks.f, networks.n_patterns
     code = f.encode(torch.as_tensor(controls)[None])
-    singles = torch.eye(n_patterns, dtype=torch.float64).expand(1, len(controls), -1, -1)
-    changes = [f.decode(code, severity * singles)[0].mean(dim=0).numpy() for severity in SHOWN_SEVERITIES]
+    singles = torch.eye(n_patterns, dtype=torch.float64).expand(
+        1, len(controls), -1, -1
+    )
+    changes = [
+        f.decode(code, severity * singles)[0].mean(dim=0).numpy()
+        for severity in SHOWN_SEVERITIES
+    ]
     return np.stack(changes) / CONTROL_SD
 
 
 @torch.inference_mode()
-def _synthesise(networks: SurrealNetworks, controls: FloatArray, seed: int, number: int) -> FloatArray:
-    """Return one synthetic patient of each control (N, R): f(x, z) of one member, with z of its copula."""
-    normal = np.random.default_rng([seed, number]).standard_normal((1, len(controls), networks.n_patterns))
-    z = torch.special.ndtr(torch.as_tensor(normal) @ copula_factor(networks.copula.phi).mT)
+def _synthesise(
+    networks: SurrealNetworks, controls: FloatArray, seed: int, number: int
+) -> FloatArray:
+    """Return one synthetic patient of each control (N, R): f(x, z) of one member, with
+    z of its copula.
+    """
+    normal = np.random.default_rng([seed, number]).standard_normal(
+        (1, len(controls), networks.n_patterns)
+    )
+    z = torch.special.ndtr(
+        torch.as_tensor(normal) @ copula_factor(networks.copula.phi).mT
+    )
     synthetic: torch.Tensor = networks.f(torch.as_tensor(controls)[None], z)
     return np.asarray(synthetic[0].numpy())
 
@@ -172,7 +223,10 @@ def _average_realism(found: Sequence[Realism]) -> Realism | None:
     if not found:
         return None
     return Realism(
-        auc={name: float(np.mean([each.auc[name] for each in found])) for name in found[0].auc},
+        auc={
+            name: float(np.mean([each.auc[name] for each in found]))
+            for name in found[0].auc
+        },
         mean_error=float(np.mean([each.mean_error for each in found])),
         sd_error=float(np.mean([each.sd_error for each in found])),
     )

@@ -1,8 +1,10 @@
-"""The networks of Surreal-GAN as modules, for a stack of members that are trained by the same matrix products.
+"""The networks of Surreal-GAN as modules, for a stack of members that are trained by
+the same matrix products.
 
-The leading axis of every parameter is that of the members. Shape letters, here and in all of ``learners.gan``: S
-members, B people of a batch, R regions, M patterns; H = R // 2 and L = R // 4 are the widths of the hidden layers (69
-and 34 in the paper, where R = 139).
+The leading axis of every parameter is that of the members. Shape letters, here and in
+all of ``learners.gan``: S members, B people of a batch, R regions, M patterns; H = R //
+2 and L = R // 4 are the widths of the hidden layers (69 and 34 in the paper, where R =
+139).
 """
 
 from __future__ import annotations
@@ -35,22 +37,33 @@ def _leaky_relu_(x: Tensor) -> Tensor:
 
 
 class Transformation(nn.Module):
-    """f of Table 3: turns controls x and severities z into synthesised patients x + change."""
+    """f of Table 3: turns controls x and severities z into synthesised patients x +
+    change.
+    """
 
     def __init__(self, n_members: int, n_regions: int, n_patterns: int) -> None:
         super().__init__()
-        s, r, m, (h, n) = n_members, n_regions, n_patterns, compute_hidden_widths(n_regions)
+        s, r, m, (h, n) = (
+            n_members,
+            n_regions,
+            n_patterns,
+            compute_hidden_widths(n_regions),
+        )
         self.encode1, self.encode2 = _make_parameter(s, r, h), _make_parameter(s, h, n)
         self.gate, self.gate_bias = _make_parameter(s, m, n), _make_parameter(s, 1, n)
         self.decode1, self.decode2 = _make_parameter(s, n, h), _make_parameter(s, h, r)
 
     def encode(self, x: Tensor) -> Tensor:
-        """Return the code of controls, from which `decode` computes changes: (S, B, R) -> (S, B, L)."""
+        """Return the code of controls, from which `decode` computes changes: (S, B, R)
+        -> (S, B, L).
+        """
         hidden = _leaky_relu_(torch.bmm(x, self.encode1))
         return _leaky_relu_(torch.bmm(hidden, self.encode2))
 
     def decode(self, code: Tensor, z: Tensor) -> Tensor:
-        """Return f(x, z) - x for controls with a code (S, B, L) and severities (S, B, ..., M): (S, B, ..., R)."""
+        """Return f(x, z) - x for controls with a code (S, B, L) and severities (S, B,
+        ..., M): (S, B, ..., R).
+        """
         gate = torch.baddbmm(self.gate_bias, z.flatten(1, -2), self.gate).sigmoid_()
         product = gate.view(*code.shape[:2], -1, code.shape[2]) * code.unsqueeze(2)
         hidden = _leaky_relu_(torch.bmm(product.flatten(1, 2), self.decode1))
@@ -72,7 +85,9 @@ class Decomposition(nn.Module):
     def forward(self, y: Tensor) -> Tensor:
         """Return g1(y): (S, B, R) -> (S, B, M, R)."""
         people = functional.leaky_relu(y, LEAKY_RELU_SLOPE)
-        return torch.baddbmm(self.bias, people, self.weight).view(*y.shape[:2], -1, y.shape[2])
+        return torch.baddbmm(self.bias, people, self.weight).view(
+            *y.shape[:2], -1, y.shape[2]
+        )
 
 
 class Perceptron(nn.Module):
@@ -81,9 +96,15 @@ class Perceptron(nn.Module):
     def __init__(self, n_members: int, n_regions: int, n_outputs: int) -> None:
         super().__init__()
         s, (h, n) = n_members, compute_hidden_widths(n_regions)
-        self.weight1, self.bias1 = _make_parameter(s, n_regions, h), _make_parameter(s, 1, h)
+        self.weight1, self.bias1 = (
+            _make_parameter(s, n_regions, h),
+            _make_parameter(s, 1, h),
+        )
         self.weight2, self.bias2 = _make_parameter(s, h, n), _make_parameter(s, 1, n)
-        self.weight3, self.bias3 = _make_parameter(s, n, n_outputs), _make_parameter(s, 1, n_outputs)
+        self.weight3, self.bias3 = (
+            _make_parameter(s, n, n_outputs),
+            _make_parameter(s, 1, n_outputs),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs of people: (S, B, R) -> (S, B, outputs)."""
@@ -93,7 +114,9 @@ class Perceptron(nn.Module):
 
 
 class Copula(nn.Module):
-    """Free parameters phi of the Gaussian copula between the severities; see `losses.copula_factor`."""
+    """Free parameters phi of the Gaussian copula between the severities; see
+    `losses.copula_factor`.
+    """
 
     def __init__(self, n_members: int, n_patterns: int) -> None:
         super().__init__()
@@ -108,12 +131,23 @@ class SurrealNetworks(nn.Module):
     n_members, n_regions, n_patterns : int
         S, R and M.
     standardised_d : bool, default=False
-        Whether D reads a person's deviations from the controls, in control standard deviations, instead of the regions.
+        Whether D reads a person's deviations from the controls, in control standard
+        deviations, instead of the regions.
     """
 
-    def __init__(self, n_members: int, n_regions: int, n_patterns: int, standardised_d: bool = False) -> None:
+    def __init__(
+        self,
+        n_members: int,
+        n_regions: int,
+        n_patterns: int,
+        standardised_d: bool = False,
+    ) -> None:
         super().__init__()
-        self.n_members, self.n_regions, self.n_patterns = n_members, n_regions, n_patterns
+        self.n_members, self.n_regions, self.n_patterns = (
+            n_members,
+            n_regions,
+            n_patterns,
+        )
         self.standardised_d = standardised_d
         self.f = Transformation(n_members, n_regions, n_patterns)
         self.g1 = Decomposition(n_members, n_regions, n_patterns)
@@ -122,17 +156,30 @@ class SurrealNetworks(nn.Module):
         self.copula = Copula(n_members, n_patterns)
 
     @classmethod
-    def from_members(cls, weights: Sequence[Mapping[str, Tensor]], standardised_d: bool = False) -> Self:
-        """Return the networks of members, given the weights of each by name, without an axis of members."""
-        stacked = {name: torch.stack([each[name] for each in weights]) for name in weights[0]}
-        n_regions, n_patterns = stacked["f.encode1"].shape[1], stacked["f.gate"].shape[1]
-        networks = cls(len(weights), n_regions, n_patterns, standardised_d).to(stacked["f.encode1"])
+    def from_members(
+        cls, weights: Sequence[Mapping[str, Tensor]], standardised_d: bool = False
+    ) -> Self:
+        """Return the networks of members, given the weights of each by name, without an
+        axis of members.
+        """
+        stacked = {
+            name: torch.stack([each[name] for each in weights]) for name in weights[0]
+        }
+        n_regions, n_patterns = (
+            stacked["f.encode1"].shape[1],
+            stacked["f.gate"].shape[1],
+        )
+        networks = cls(len(weights), n_regions, n_patterns, standardised_d).to(
+            stacked["f.encode1"]
+        )
         networks.load_state_dict(stacked)
         return networks
 
     @torch.no_grad()
     def draw_weights(self, sd: float, streams: Sequence[torch.Generator]) -> None:
-        """Draw normal weights from the stream of each member; biases are zero, and the copula is independence."""
+        """Draw normal weights from the stream of each member; biases are zero, and the
+        copula is independence.
+        """
         for name, weight in self.named_parameters():
             if not name.startswith("copula.") and "bias" not in name:
                 for member, stream in zip(weight, streams, strict=True):
@@ -140,7 +187,9 @@ class SurrealNetworks(nn.Module):
 
     def judge(self, people: Tensor) -> Tensor:
         """Return D's logits of people: (S, B, R) -> (S, B, 2)."""
-        logits: Tensor = self.d((people - CONTROL_MEAN) / CONTROL_SD if self.standardised_d else people)
+        logits: Tensor = self.d(
+            (people - CONTROL_MEAN) / CONTROL_SD if self.standardised_d else people
+        )
         return logits
 
     def reconstruct(self, shares: Tensor) -> Tensor:
@@ -149,23 +198,45 @@ class SurrealNetworks(nn.Module):
         return numbers.view(*shares.shape[:3], -1)
 
     def select(self, positions: Sequence[int]) -> SurrealNetworks:
-        """Return copies of the networks of the members at these positions of the S axis."""
+        """Return copies of the networks of the members at these positions of the S
+        axis.
+        """
         index = list(positions)
-        selected = SurrealNetworks(len(index), self.n_regions, self.n_patterns, self.standardised_d)
-        selected.to(self.f.encode1).load_state_dict({name: each[index] for name, each in self.state_dict().items()})
+        selected = SurrealNetworks(
+            len(index), self.n_regions, self.n_patterns, self.standardised_d
+        )
+        selected.to(self.f.encode1).load_state_dict(
+            {name: each[index] for name, each in self.state_dict().items()}
+        )
         return selected
 
     def get_member(self, position: int) -> dict[str, Tensor]:
-        """Return the weights of one member by name, without an axis of members, on the CPU."""
-        return {name: weight[position].cpu().clone() for name, weight in self.state_dict().items()}
+        """Return the weights of one member by name, without an axis of members, on the
+        CPU.
+        """
+        return {
+            name: weight[position].cpu().clone()
+            for name, weight in self.state_dict().items()
+        }
 
 
 def save_networks(networks: SurrealNetworks, path: Path) -> None:
     """Write the networks of all members to a safetensors file."""
-    tensors = {name: weight.cpu().contiguous() for name, weight in networks.state_dict().items()}
-    sizes = [networks.n_members, networks.n_regions, networks.n_patterns, networks.standardised_d]
+    tensors = {
+        name: weight.cpu().contiguous()
+        for name, weight in networks.state_dict().items()
+    }
+    sizes = [
+        networks.n_members,
+        networks.n_regions,
+        networks.n_patterns,
+        networks.standardised_d,
+    ]
     with explain_write_errors(str(path), ModelError, "give another path"):
-        write_atomically(path, to_bytes(tensors, {"format": NETWORKS_FORMAT, "sizes": json.dumps(sizes)}))
+        write_atomically(
+            path,
+            to_bytes(tensors, {"format": NETWORKS_FORMAT, "sizes": json.dumps(sizes)}),
+        )
 
 
 def load_networks(path: Path) -> SurrealNetworks:
@@ -177,13 +248,20 @@ def load_networks(path: Path) -> SurrealNetworks:
         if metadata.get("format") != NETWORKS_FORMAT:
             raise ValueError("another format")
         n_members, n_regions, n_patterns, standardised_d = json.loads(metadata["sizes"])
-        if tensors["f.gate"].shape[:2] != (n_members, n_patterns) or tensors["g1.weight"].shape[1] != n_regions:
+        if (
+            tensors["f.gate"].shape[:2] != (n_members, n_patterns)
+            or tensors["g1.weight"].shape[1] != n_regions
+        ):
             raise ValueError("its sizes are others than it says")
-        networks = SurrealNetworks(n_members, n_regions, n_patterns, bool(standardised_d)).to(tensors["f.gate"])
+        networks = SurrealNetworks(
+            n_members, n_regions, n_patterns, bool(standardised_d)
+        ).to(tensors["f.gate"])
         networks.load_state_dict(tensors)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: check the path.") from error
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         cure = "give a file that SurrealGAN.save_networks has written"
-        raise ModelError(f"{path} does not hold networks of Surreal-GAN: {cure}.") from error
+        raise ModelError(
+            f"{path} does not hold networks of Surreal-GAN: {cure}."
+        ) from error
     return networks

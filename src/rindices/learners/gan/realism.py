@@ -1,8 +1,9 @@
 """Whether synthetic patients can be told from real ones.
 
-Three classifiers see different differences: a logistic regression of regions and their squares (means and variances), a
-quadratic discriminant of the first principal components (correlations), and gradient boosting (the rest). Shape
-letters: N real and K synthetic patients, R regions.
+Three classifiers see different differences: a logistic regression of regions and their
+squares (means and variances), a quadratic discriminant of the first principal
+components (correlations), and gradient boosting (the rest). Shape letters: N real and K
+synthetic patients, R regions.
 """
 
 from dataclasses import dataclass
@@ -35,9 +36,11 @@ class Realism:
     Attributes
     ----------
     auc : dict of str to float
-        Cross-validated AUC of each classifier, real against synthetic; 0.5 cannot tell them apart.
+        Cross-validated AUC of each classifier, real against synthetic; 0.5 cannot tell
+        them apart.
     mean_error, sd_error : float
-        Mean over regions of the absolute difference of means, and of standard deviations, in control sd.
+        Mean over regions of the absolute difference of means, and of standard
+        deviations, in control sd.
     """
 
     auc: dict[str, float]
@@ -50,7 +53,9 @@ class Realism:
         return max(self.auc.values())
 
 
-def measure_realism(real: FloatArray, synthetic: FloatArray, seed: int = 0, n_folds: int = 5) -> Realism:
+def measure_realism(
+    real: FloatArray, synthetic: FloatArray, seed: int = 0, n_folds: int = 5
+) -> Realism:
     """Return how synthetic patients differ from real ones.
 
     Parameters
@@ -78,7 +83,10 @@ def measure_realism(real: FloatArray, synthetic: FloatArray, seed: int = 0, n_fo
             raise InputError(
                 f"{len(people)} {kind} patients are too few to compare; at least {MIN_PATIENTS} are needed."
             )
-    X, y = np.concatenate([synthetic, real]), np.repeat([0, 1], [len(synthetic), len(real)])
+    X, y = (
+        np.concatenate([synthetic, real]),
+        np.repeat([0, 1], [len(synthetic), len(real)]),
+    )
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     score = partial(cross_val_predict, X=X, y=y, cv=folds, method="predict_proba")
     auc = {
@@ -92,19 +100,26 @@ def measure_realism(real: FloatArray, synthetic: FloatArray, seed: int = 0, n_fo
     )
 
 
-def _make_classifiers(shape: tuple[int, int], n_folds: int, seed: int) -> dict[str, BaseEstimator]:
+def _make_classifiers(
+    shape: tuple[int, int], n_folds: int, seed: int
+) -> dict[str, BaseEstimator]:
     """Return the classifiers for people of a shape (N + K, R)."""
     n_people, n_regions = shape
-    n_components = min(N_COMPONENTS, n_regions, n_people * (n_folds - 1) // n_folds // 10)
+    n_components = min(
+        N_COMPONENTS, n_regions, n_people * (n_folds - 1) // n_folds // 10
+    )
     with_squares = FunctionTransformer(_append_squares)
     return {
         "logistic regression with squares": make_pipeline(
             with_squares, StandardScaler(), LogisticRegression(C=0.01, max_iter=300)
         ),
         "quadratic discriminant": make_pipeline(
-            PCA(n_components, random_state=seed), QuadraticDiscriminantAnalysis(reg_param=0.01)
+            PCA(n_components, random_state=seed),
+            QuadraticDiscriminantAnalysis(reg_param=0.01),
         ),
-        "gradient boosting": HistGradientBoostingClassifier(max_iter=100, learning_rate=0.1, random_state=seed),
+        "gradient boosting": HistGradientBoostingClassifier(
+            max_iter=100, learning_rate=0.1, random_state=seed
+        ),
     }
 
 

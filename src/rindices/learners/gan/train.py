@@ -1,9 +1,11 @@
-"""Training (Algorithm 1): members step until they converge, diverge or reach the step limit.
+"""Training (Algorithm 1): members step until they converge, diverge or reach the step
+limit.
 
-A step updates D on the adversarial loss and then f, g1 and g2 together on the full objective.
+A step updates D on the adversarial loss and then f, g1 and g2 together on the full
+objective.
 
-Members are trained in small stacks. Stacks are independent, so the numbers of a member do not depend on the other
-stacks, on their order or on the number of workers.
+Members are trained in small stacks. Stacks are independent, so the numbers of a member
+do not depend on the other stacks, on their order or on the number of workers.
 """
 
 from __future__ import annotations
@@ -27,9 +29,14 @@ from rindices.learners.gan import losses
 from rindices.learners.gan.callbacks import Callback, StackProgress, Watch
 from rindices.learners.gan.losses import LossTerms
 from rindices.learners.gan.networks import SurrealNetworks
-from rindices.learners.gan.recipe import Recipe, TrainingPlan
+from rindices.learners.gan.recipe import LOSS_NAMES, Recipe, TrainingPlan
 from rindices.learners.gan.start import continue_stack, start_stack
-from rindices.learners.gan.state import Checkpoint, MemberStack, TrainedMember, TrainingState
+from rindices.learners.gan.state import (
+    Checkpoint,
+    MemberStack,
+    TrainedMember,
+    TrainingState,
+)
 from rindices.learners.inference import SEVERITY_LEVELS, SurrealHead
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.preprocess.standardise import CONTROL_SD
@@ -37,12 +44,19 @@ from rindices.threads import limit_blas_threads
 
 People = NDArray[np.floating] | Tensor
 StepReport = Callable[[TrainingState, Tensor, int, bool], None]
-"""Takes a stack, sums of its losses (8, S) over a number of steps, this number, and whether the stack is at a check."""
+"""Takes a stack, sums of its losses (8, S) over a number of steps, this number, and
+whether the stack is at a check.
+"""
+# the first optimiser would import torch's compiler, and the first line of progress
+# would wait for it
+torch.compiler.disable(lambda: None)  # type: ignore[no-untyped-call]
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit torch and numpy's linear algebra to one thread; also works as a decorator."""
+    """Limit torch and numpy's linear algebra to one thread; also works as a
+    decorator.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -69,8 +83,9 @@ def train_surreal_members(
     Parameters
     ----------
     people : sequence of PreparedPeople
-        Those of each member, or one if members share them. Controls have mean 1 and standard deviation 0.1. Where a
-        group is larger for some members than for others, its first people are used.
+        Those of each member, or one if members share them. Controls have mean 1 and
+        standard deviation 0.1. Where a group is larger for some members than for
+        others, its first people are used.
     plan : TrainingPlan
         Members, recipe and seed.
     checkpoint : Path, optional
@@ -89,7 +104,13 @@ def train_surreal_members(
     controls, patients = (_stack_group(people, label) for label in (0, 1))
     if isinstance(starts, Path):
         starts = prepare_starts(
-            controls, patients, plan, device=device, workers=workers, path=starts, callbacks=callbacks
+            controls,
+            patients,
+            plan,
+            device=device,
+            workers=workers,
+            path=starts,
+            callbacks=callbacks,
         )
     trained = train_stacks(
         controls,
@@ -99,22 +120,39 @@ def train_surreal_members(
         workers=workers,
         path=checkpoint,
         starts=starts,
-        earlier={each.number: each.training for each in earlier if each.training is not None},
+        earlier={
+            each.number: each.training for each in earlier if each.training is not None
+        },
         callbacks=callbacks,
     )
     shared = controls.ndim == 2
-    return [make_member(each, controls if shared else controls[k]) for k, each in enumerate(trained)]
+    return [
+        make_member(each, controls if shared else controls[k])
+        for k, each in enumerate(trained)
+    ]
 
 
 def _stack_group(people: Sequence[PreparedPeople], label: int) -> FloatArray:
-    """Return the people of a group that members are trained on: (N, R) if they share them, else (K, N, R)."""
-    groups = [each.X[(each.y == label) & (True if each.seen is None else each.seen)] for each in people]
+    """Return the people of a group that members are trained on: (N, R) if they share
+    them, else (K, N, R).
+    """
+    groups = [
+        each.X[(each.y == label) & (True if each.seen is None else each.seen)]
+        for each in people
+    ]
     size = min(map(len, groups))
-    return groups[0] if len(groups) == 1 else np.stack([group[:size] for group in groups])
+    return (
+        groups[0] if len(groups) == 1 else np.stack([group[:size] for group in groups])
+    )
 
 
 def make_member(trained: TrainedMember, controls: FloatArray) -> Member:
-    """Return a trained member as studies take it; controls (N, R)."""
+    """Return a trained member as studies take it.
+
+    Parameters
+    ----------
+    controls : ndarray of shape (N, R)
+    """
     training = NetworkTraining(
         met_bars=trained.met_bars,
         checks=trained.checks.numpy(),
@@ -141,10 +179,15 @@ def prepare_starts(
     path: Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Checkpoint:
-    """Compute the starts of the members of a plan, see `.start`, for trainings that differ in lambda alone.
+    """Compute the starts of the members of a plan, see `.start`, for trainings that
+    differ in lambda alone.
 
-    path: file of the starts; if it exists they are read from it. The other arguments are those of :func:`train_stacks`,
-    whose argument ``starts`` takes the result.
+    Parameters
+    ----------
+    path : Path or None
+        File of the starts. If it exists they are read from it. The other arguments
+        are those of :func:`train_stacks`, whose argument ``starts`` takes the
+        result.
     """
     x, y = _move_people(controls, patients, plan, device)
     neutral = replace(plan, recipe=plan.recipe.forget_training())
@@ -173,8 +216,8 @@ def train_stacks(
     Parameters
     ----------
     controls, patients : array of shape (N, R) or (K, N, R)
-        Regions scaled as 1 + 0.1 x (v - control mean) / control sd, of people whom members share, or of each of the K
-        members.
+        Regions scaled as 1 + 0.1 x (v - control mean) / control sd, of people whom
+        members share, or of each of the K members.
     plan : TrainingPlan
         Members, recipe and seed.
     device : str
@@ -186,9 +229,11 @@ def train_stacks(
     save_every : int
         Steps between checkpoints.
     starts : Checkpoint, optional
-        Result of `prepare_starts`. Without it the starts are computed here, with the same numbers.
+        Result of `prepare_starts`. Without it the starts are computed here, with the
+        same numbers.
     earlier : mapping of int to NetworkTraining, optional
-        Training of each member, by its number, from which it goes on instead of starting.
+        Training of each member, by its number, from which it goes on instead of
+        starting.
     callbacks : sequence of Callback
         See `.callbacks`.
     label : str
@@ -211,15 +256,26 @@ def train_stacks(
     for state in checkpoint.states:
         if earlier and not state.steps and not state.trained:
             numbers = state.stack.members
-            state.adopt(continue_stack(numbers, plan, x, y, [earlier[number] for number in numbers]))
+            state.adopt(
+                continue_stack(
+                    numbers, plan, x, y, [earlier[number] for number in numbers]
+                )
+            )
     if any(state.running for state in checkpoint.states):
         _run_stacks(checkpoint, plan, (x, y), workers, save_every, callbacks, label)
-    trained = {member.member: member for state in checkpoint.states for member in state.trained}
+    trained = {
+        member.member: member for state in checkpoint.states for member in state.trained
+    }
     return [trained[member] for member in plan.members]
 
 
-def _move_people(controls: People, patients: People, plan: TrainingPlan, device: str) -> tuple[Tensor, Tensor]:
-    x, y = (torch.as_tensor(people).to(device, getattr(torch, plan.dtype)) for people in (controls, patients))
+def _move_people(
+    controls: People, patients: People, plan: TrainingPlan, device: str
+) -> tuple[Tensor, Tensor]:
+    x, y = (
+        torch.as_tensor(people).to(device, getattr(torch, plan.dtype))
+        for people in (controls, patients)
+    )
     return x, y
 
 
@@ -232,21 +288,33 @@ def _run_stacks(
     callbacks: Sequence[Callback],
     label: str = "",
 ) -> None:
-    """Compute the starts that are missing, and train all stacks to the end unless ``save_every`` is None."""
+    """Compute the starts that are missing, and train all stacks to the end unless
+    ``save_every`` is None.
+    """
     states, stop = checkpoint.states, threading.Event()
     watch = make_watch(states, plan, callbacks, save_every is not None, label)
 
     def begin(number: int) -> None:
         if not states[number].has_started:
             follow = functools.partial(_report_start, watch, number)
-            states[number].adopt(start_stack(states[number].stack.members, plan, *people, follow, stop))
+            states[number].adopt(
+                start_stack(states[number].stack.members, plan, *people, follow, stop)
+            )
             watch.finish_start(number)
 
     def go_on(number: int, until: int) -> None:
-        train_stack(states[number], plan.recipe, until, stop, functools.partial(_report_step, watch, number))
+        train_stack(
+            states[number],
+            plan.recipe,
+            until,
+            stop,
+            functools.partial(_report_step, watch, number),
+        )
 
     watch.begin()
-    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with ThreadPoolExecutor(
+        workers, initializer=torch.set_num_threads, initargs=(1,)
+    ) as pool:
 
         def run_all(work: Callable[[int], None]) -> None:
             futures = [pool.submit(work, number) for number in range(len(states))]
@@ -264,7 +332,8 @@ def _run_stacks(
         if not all(state.has_started for state in states):
             run_all(begin)
         while save_every is not None and any(state.running for state in states):
-            run_all(functools.partial(go_on, until=min(each.steps for each in states if each.running) + save_every))
+            begun = min(each.steps for each in states if each.running)
+            run_all(functools.partial(go_on, until=begun + save_every))
     watch.end()
 
 
@@ -277,7 +346,9 @@ def make_watch(
 ) -> Watch:
     """Return the watch of the stacks of a plan."""
     recipe = plan.recipe
-    start_steps = recipe.start_steps + recipe.warm_steps if recipe.start == "linear" else 0
+    start_steps = (
+        recipe.start_steps + recipe.warm_steps if recipe.start == "linear" else 0
+    )
     return Watch(
         callbacks,
         start_steps=start_steps,
@@ -295,14 +366,25 @@ def make_watch(
     )
 
 
-def _report_start(watch: Watch, number: int, step: int, terms: Mapping[str, Tensor]) -> None:
+def _report_start(
+    watch: Watch, number: int, step: int, terms: Mapping[str, Tensor]
+) -> None:
     if watch.is_due:
-        watch.report_start(number, step, {name: float(term.mean()) for name, term in terms.items()})
+        watch.report_start(
+            number, step, {name: float(term.mean()) for name, term in terms.items()}
+        )
 
 
-def _report_step(watch: Watch, number: int, state: TrainingState, sums: Tensor, steps: int, is_check: bool) -> None:
+def _report_step(
+    watch: Watch,
+    number: int,
+    state: TrainingState,
+    sums: Tensor,
+    steps: int,
+    is_check: bool,
+) -> None:
     if is_check or watch.is_due:
-        means = dict(zip(LossTerms._fields, (sums.mean(dim=1) / steps).tolist(), strict=True))
+        means = dict(zip(LOSS_NAMES, (sums.mean(dim=1) / steps).tolist(), strict=True))
         watch.report_step(number, state.steps, len(state.stack.members), means)
 
 
@@ -313,52 +395,70 @@ def train_stack(
     stop: threading.Event | None = None,
     report: StepReport | None = None,
 ) -> None:
-    """Train a stack to the first check at or after step ``until``, or until its last member stops.
+    """Train a stack to the first check at or after step ``until``, or until its last
+    member stops.
 
-    Checks are at multiples of ``recipe.check_every`` whatever ``until`` is, so that an interruption changes no number.
+    Checks are at multiples of ``recipe.check_every`` whatever ``until`` is, so that an
+    interruption changes no number.
     """
     every = recipe.check_every
-    while state.running and state.steps < until and not (stop is not None and stop.is_set()):
+    while (
+        state.running
+        and state.steps < until
+        and not (stop is not None and stop.is_set())
+    ):
         next_check = min((state.steps // every + 1) * every, recipe.max_steps)
         terms = run_steps(state, next_check - state.steps, report)
         state.stack.history = state.stack.history.append(state.steps, terms)
         release_stopped_members(state, terms, recipe)
         if report is not None:
-            report(state, torch.stack(terms), 1, True)
+            report(state, terms.stack(), 1, True)
 
 
-def run_steps(state: TrainingState, steps: int, report: StepReport | None = None) -> LossTerms:
+def run_steps(
+    state: TrainingState, steps: int, report: StepReport | None = None
+) -> LossTerms:
     """Take a number of steps and return the mean of each loss over them."""
     total = torch.zeros(())
     for taken in range(steps):
         if taken and report is not None:
             report(state, total, taken, False)
         people = state.batches.draw(state.stack.streams)
-        noise = state.batches.draw_noise(state.stack.recipe.instance_noise, state.stack.streams)
-        terms = torch.stack(take_step(state.stack, *people, noise))
+        noise = state.batches.draw_noise(
+            state.stack.recipe.instance_noise, state.stack.streams
+        )
+        terms = take_step(state.stack, *people, noise).stack()
         total = terms if taken == 0 else total + terms
-    return LossTerms(*(total / steps))
+    return LossTerms.unstack(total / steps)
 
 
-def take_step(stack: MemberStack, x: Tensor, y: Tensor, noise: Tensor | None = None) -> LossTerms:
-    """Update all networks on controls x and patients y, (S, B, R) each; return the losses before the updates.
+def take_step(
+    stack: MemberStack, x: Tensor, y: Tensor, noise: Tensor | None = None
+) -> LossTerms:
+    """Update all networks on controls x and patients y, (S, B, R) each; return the
+    losses before the updates.
 
     noise (S, 2 B, R) is added to the synthesised and the real patients whom D reads.
     """
     networks, recipe, phi = stack.networks, stack.recipe, stack.networks.copula.phi
     stack.steps += 1
     rate = recipe.compute_rate(stack.steps)
-    z = losses.draw_severities(stack.streams, x.shape[1], recipe.near_zero_bound, phi, recipe.correlated)
+    z = losses.draw_severities(
+        stack.streams, x.shape[1], recipe.near_zero_bound, phi, recipe.correlated
+    )
     code = networks.f.encode(x)
-    change = losses.ByRole(*(networks.f.decode(code, severities) for severities in z))
+    change = z.apply(functools.partial(networks.f.decode, code))
     synthetic = x + change.drawn  # y' = f(x, z)
     # theta_D: l_c(D(y), e_1) + l_c(D(y'), e_0)
     everyone = torch.cat([synthetic.detach(), y], dim=1)
     logits = networks.judge(everyone if noise is None else everyone + noise)
     discrimination = losses.discrimination_loss(*logits.chunk(2, dim=1))
     stack.update({"d": recipe.discriminator_ratio}, discrimination, rate)
-    # theta_f, theta_g1 and theta_g2: the weighted sum of all other losses, with g1 and g2 applied to y'
-    fake = networks.judge(synthetic if noise is None else synthetic + noise[:, : synthetic.shape[1]])
+    # theta_f, theta_g1 and theta_g2: the weighted sum of all other losses, with g1 and
+    # g2 applied to y'
+    fake = networks.judge(
+        synthetic if noise is None else synthetic + noise[:, : synthetic.shape[1]]
+    )
     inverted, singles = synthetic, change.singles
     if recipe.detached_inversion:
         inverted, singles = inverted.detach(), singles.detach()
@@ -368,7 +468,9 @@ def take_step(stack: MemberStack, x: Tensor, y: Tensor, noise: Tensor | None = N
         adversarial=losses.adversarial_loss(fake),
         change=losses.change_loss(change.drawn),
         decomposition=losses.decomposition_loss(shares, singles),
-        reconstruction=losses.reconstruction_loss(networks.reconstruct(shares), z.singles),
+        reconstruction=losses.reconstruction_loss(
+            networks.reconstruct(shares), z.singles
+        ),
         orthogonality=losses.orthogonality_loss(change.singles),
         monotonicity=losses.monotonicity_loss(change.drawn, change.higher),
         near_zero=losses.near_zero_loss(change.near_zero),
@@ -376,29 +478,48 @@ def take_step(stack: MemberStack, x: Tensor, y: Tensor, noise: Tensor | None = N
     if recipe.correlated and stack.steps > recipe.copula_after:
         divergence = losses.copula_loss(fake, phi, recipe.copula_divergence)
         stack.update({"copula": recipe.copula_ratio}, divergence, rate)
-    objective = torch.stack([weight * getattr(terms, name) for name, weight in asdict(recipe.weights).items()])
+    objective = torch.stack(
+        [
+            weight * getattr(terms, name)
+            for name, weight in asdict(recipe.weights).items()
+        ]
+    )
     stack.update({"f": recipe.f_ratio, "g": 1.0}, objective, rate)
-    return LossTerms(*(term.detach() for term in terms))
+    return LossTerms.unstack(terms.stack().detach())
 
 
-def release_stopped_members(state: TrainingState, terms: LossTerms, recipe: Recipe) -> None:
-    """Move members that must stop to ``state.trained``, given their losses since the last check.
+def release_stopped_members(
+    state: TrainingState, terms: LossTerms, recipe: Recipe
+) -> None:
+    """Move members that must stop to ``state.trained``, given their losses since the
+    last check.
 
-    A member has converged when its losses are below the bars and it has taken the recipe's least number of steps.
+    A member has converged when its losses are below the bars and it has taken the
+    recipe's least number of steps.
     """
-    table, members = torch.stack(terms), state.stack.members
+    table, members = terms.stack(), state.stack.members
     finite = (torch.isfinite(table) & (table <= recipe.explosion_bar)).all(dim=0)
     bar = recipe.get_reconstruction_bar(state.stack.networks.n_patterns)
-    below = (terms.reconstruction < bar) & (terms.monotonicity < recipe.monotonicity_bar)
+    below = (terms.reconstruction < bar) & (
+        terms.monotonicity < recipe.monotonicity_bar
+    )
     last = TrainingOutcome.STEP_LIMIT if state.steps >= recipe.max_steps else None
     running = []
-    for position, (is_finite, met_bars) in enumerate(zip(finite.tolist(), below.tolist(), strict=True)):
-        outcome = TrainingOutcome.CONVERGED if met_bars and state.steps >= recipe.first_stop else last
+    for position, (is_finite, met_bars) in enumerate(
+        zip(finite.tolist(), below.tolist(), strict=True)
+    ):
+        outcome = (
+            TrainingOutcome.CONVERGED
+            if met_bars and state.steps >= recipe.first_stop
+            else last
+        )
         outcome = outcome if is_finite else TrainingOutcome.DIVERGED
         if outcome is None:
             running.append(position)
         else:
-            state.trained.append(_make_trained_member(state, position, outcome, met_bars))
+            state.trained.append(
+                _make_trained_member(state, position, outcome, met_bars)
+            )
     if len(running) < len(members):
         state.select_members(running)
 
@@ -422,14 +543,20 @@ def extract_head(weights: Mapping[str, Tensor]) -> SurrealHead:
     """Return g of one member from its named weights."""
     layers = (f"{kind}{layer}" for kind in ("weight", "bias") for layer in (1, 2, 3))
     g2 = {f"g2_{name}": weights[f"g2.{name}"].numpy() for name in layers}
-    return SurrealHead(g1=torch.cat([weights["g1.weight"], weights["g1.bias"]]).numpy(), **g2)
+    return SurrealHead(
+        g1=torch.cat([weights["g1.weight"], weights["g1.bias"]]).numpy(), **g2
+    )
 
 
 @torch.inference_mode()
 def _compute_shift_curves(trained: TrainedMember, controls: FloatArray) -> FloatArray:
-    """Return the mean change of controls (N, R) under each pattern alone, (Q, M, R), in control sd."""
+    """Return the mean change of controls (N, R) under each pattern alone, (Q, M, R), in
+    control sd.
+    """
     f = SurrealNetworks.from_members([trained.weights]).double().f
     code = f.encode(torch.as_tensor(controls, dtype=torch.float64)[None])
-    singles = torch.eye(f.gate.shape[1], dtype=torch.float64).expand(1, len(controls), -1, -1)
+    singles = torch.eye(f.gate.shape[1], dtype=torch.float64).expand(
+        1, len(controls), -1, -1
+    )
     changes = [f.decode(code, severity * singles) for severity in SEVERITY_LEVELS]
     return np.stack([change[0].mean(dim=0).numpy() / CONTROL_SD for change in changes])

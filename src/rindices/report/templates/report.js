@@ -14,7 +14,20 @@ const copy = document.getElementById("copy");
 if (navigator.clipboard) {
   copy.hidden = false;
   copy.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(document.getElementById("paste").innerText);
+    const text = document.getElementById("paste");
+    const details = text.closest("details");
+    if (details) details.open = true;
+    await navigator.clipboard.writeText(text.innerText);
     copy.textContent = "Copied";
   });
 }
+// A table that is wider than the page can be moved by keys.
+const observer = new ResizeObserver((entries) => entries.forEach(({ target }) => {
+  if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+  else target.removeAttribute("tabindex");
+}));
+document.querySelectorAll(".scroll").forEach((table) => {
+  table.setAttribute("role", "group");
+  table.setAttribute("aria-label", "Table");
+  observer.observe(table);
+});

@@ -23,8 +23,10 @@ MIN_PEOPLE = 30
 MIN_REGIONS = 5
 """Fewest regions of a table whose blocks are compared."""
 MAX_REGIONS = 1_000
-"""Most regions that are compared; of wider tables the first ones, with those of the other side."""
-_MIN_MEASURED_SHARE = 0.6  # of the cells of a region
+"""Most regions that are compared; of wider tables the first ones, with those of the
+other side.
+"""
+_MIN_MEASURED_FRACTION = 0.6  # of the cells of a region
 _ROWS_PER_PART = 12
 _MEN, _WOMEN = {"m", "male", "man"}, {"f", "female", "woman"}
 AGE, SEX, HEAD_SIZE = "age", "sex", "head size"
@@ -57,8 +59,16 @@ _PHRASES = {
 class Block:
     """People who were measured or written down together.
 
-    rows (N,): mask of the people; label: name of the site, group or file, or the first and the last row; column: the
-    column that tells the blocks apart, where it is no site and no group.
+    Attributes
+    ----------
+    kind : BlockKind
+        What they have in common.
+    label : str
+        Name of the site, group or file, or the first and the last row.
+    rows : ndarray of shape (N,)
+        Who belongs to the block.
+    column : str
+        Column that tells the blocks apart, unless it is that of the site or the group.
     """
 
     kind: BlockKind
@@ -73,7 +83,9 @@ class Block:
 
     @property
     def phrase(self) -> str:
-        """The block in a sentence that may be passed on, so without names of sites and people."""
+        """The block in a sentence that may be passed on, so without names of sites and
+        people.
+        """
         if self.kind is BlockKind.GROUP:
             return f"the {self.label}s"
         return _PHRASES.get(self.kind, f"one value of column '{self.column}'")
@@ -83,8 +95,18 @@ class Block:
 class Division:
     """One way to divide the people of a table into blocks.
 
-    codes (N,): number of the block of each person; labels: name of each block. Blocks of fewer than `SMALLEST_BLOCK`
-    people are no blocks.
+    Blocks of fewer than `SMALLEST_BLOCK` people do not count.
+
+    Attributes
+    ----------
+    kind : BlockKind
+        What the people of a block have in common.
+    codes : ndarray of shape (N,)
+        Number of the block of each person.
+    labels : sequence of str
+        Name of each block.
+    column : str
+        Column that tells the blocks apart, unless it is that of the site or the group.
     """
 
     kind: BlockKind
@@ -94,7 +116,9 @@ class Division:
 
     @property
     def is_given(self) -> bool:
-        """Whether a column, a file or an id tells the blocks apart, and not the order of the rows alone."""
+        """Whether a column, a file or an id tells the blocks apart, and not the order
+        of the rows alone.
+        """
         return self.kind is not BlockKind.ROWS
 
     def __len__(self) -> int:
@@ -102,27 +126,42 @@ class Division:
 
     def __iter__(self) -> Iterator[Block]:
         for number, label in enumerate(self.labels):
-            yield Block(kind=self.kind, label=label, rows=self.codes == number, column=self.column)
+            yield Block(
+                kind=self.kind,
+                label=label,
+                rows=self.codes == number,
+                column=self.column,
+            )
 
 
 def divide(kind: BlockKind, labels: pd.Series, column: str = "") -> Division:
-    """Return the division of people by a label (N,); people without a label, and small blocks, are in none."""
+    """Return the division of people by a label (N,); people without a label, and small
+    blocks, are in none.
+    """
     codes, names = pd.factorize(labels.astype("object"))
     counts = np.bincount(codes[codes >= 0], minlength=len(names))
     is_block = counts >= SMALLEST_BLOCK
-    numbers = np.concatenate([np.where(is_block, np.cumsum(is_block) - 1, NO_BLOCK), [NO_BLOCK]])
+    numbers = np.concatenate(
+        [np.where(is_block, np.cumsum(is_block) - 1, NO_BLOCK), [NO_BLOCK]]
+    )
     kept = [str(name) for name, keep in zip(names, is_block, strict=True) if keep]
-    return Division(kind=kind, codes=numbers[codes].astype(np.intp), labels=kept, column=column)
+    return Division(
+        kind=kind, codes=numbers[codes].astype(np.intp), labels=kept, column=column
+    )
 
 
 def divide_rows(n_people: int) -> list[Division]:
-    """Return halves, thirds and quarters of the rows, as far as they are large enough."""
+    """Return halves, thirds and quarters of the rows, as far as they are
+    large enough.
+    """
     divisions = []
     for n_parts in (2, 3, 4):
         if n_people >= _ROWS_PER_PART * n_parts:
             cuts = np.linspace(0, n_people, n_parts + 1).astype(int)
             codes = np.repeat(np.arange(n_parts), np.diff(cuts))
-            labels = [f"{start + 1} to {stop}" for start, stop in pairwise(cuts.tolist())]
+            labels = [
+                f"{start + 1} to {stop}" for start, stop in pairwise(cuts.tolist())
+            ]
             divisions.append(Division(kind=BlockKind.ROWS, codes=codes, labels=labels))
     return divisions
 
@@ -131,9 +170,22 @@ def divide_rows(n_people: int) -> list[Division]:
 class Suspicion:
     """Something that makes a block look wrong.
 
-    what: what is wrong, without names of sites and people; ending: how much, and what usually causes it; statistic:
-    that the decision was made by; stops: whether a study must not go on unless the user says so; covariate: that it is
-    about, where it is about one.
+    Attributes
+    ----------
+    code : ProblemCode
+        Which problem it is.
+    block : Block
+        The people.
+    what : str
+        What is wrong, without names of sites and people.
+    ending : str
+        How much, and what usually causes it.
+    statistic : float
+        Number that the decision is based on.
+    stops : bool
+        Whether a study must not go on unless the user says so.
+    covariate : str
+        Covariate that it is about, if it is about one.
     """
 
     code: ProblemCode
@@ -147,15 +199,43 @@ class Suspicion:
 
 @dataclass(eq=False, kw_only=True)
 class BlockTable:
-    """A table in blocks. What a question finds is corrected or left out, so that the next one sees the rest.
+    """A table in blocks.
 
-    ids: (N,); regions: (R,) names; measures: (R,) what each region measures; raw (N, R): values as they stand in the
-    table, missing ones NaN; X (N, R): their logarithms, missing cells at the median; covariates: age, sex and head size
-    (N,) where they are known, sex in two codes and head size as a logarithm; written: the same before anything was
-    corrected; sex_texts (N,): sex as it is written; groups (N,): 0 for controls, 1 for patients, `NO_BLOCK` for others;
-    divisions: the site first; positions (N,): row of each person in the file; usable (N,): people who are compared;
-    untested: covariates and sides of blocks that hold too little to be tested; smallest_factors: those that would be
-    found, of the blocks that were compared.
+    What one check finds is corrected or left out, so that the next one sees the rest.
+    Sex is coded by two numbers, and head size by its logarithm.
+
+    Attributes
+    ----------
+    ids : sequence of str
+        IDs of the N people.
+    regions : sequence of str
+        Names of the R regions.
+    measures : sequence of str
+        What each region measures.
+    raw : ndarray of shape (N, R)
+        Values as they stand in the table, with NaN for missing ones.
+    X : ndarray of shape (N, R)
+        Their logarithms, with missing ones at the median.
+    covariates : mapping
+        Age, sex and head size (N,), where they are known.
+    written : mapping
+        The covariates before anything was corrected.
+    sex_texts : sequence of str or None or None
+        Sex as it is written.
+    groups : ndarray of shape (N,) or None
+        0 for controls, 1 for patients, `NO_BLOCK` for others.
+    divisions : sequence of Division
+        Ways to divide the people. The site comes first.
+    positions : ndarray of shape (N,)
+        Row of each person in the file.
+    usable : ndarray of shape (N,)
+        People who are compared.
+    suspicions : list of Suspicion
+        What was found so far.
+    untested : list of tuple of str and Block
+        Covariates and sides of blocks that are too small to be tested.
+    smallest_factors : list of float
+        Smallest factor that would be found in each block that was compared.
     """
 
     ids: Sequence[str]
@@ -192,7 +272,9 @@ class BlockTable:
     @property
     def main_codes(self) -> IntArray:
         """Block (N,) of each person in the main division."""
-        return np.full(self.n_people, NO_BLOCK) if self.main is None else self.main.codes
+        return (
+            np.full(self.n_people, NO_BLOCK) if self.main is None else self.main.codes
+        )
 
     @property
     def blocks(self) -> list[Block]:
@@ -200,17 +282,32 @@ class BlockTable:
         return [block for division in self.divisions for block in division]
 
     def list_measures(self) -> list[tuple[str, IntArray]]:
-        """Return each kind of measure with its regions, if they are enough to be compared."""
-        kinds = [(kind, np.flatnonzero(np.array(self.measures) == kind)) for kind in sorted(set(self.measures))]
-        return [(kind, columns) for kind, columns in kinds if len(columns) >= MIN_REGIONS]
+        """Return each kind of measure with its regions, if they are enough to be
+        compared.
+        """
+        kinds = [
+            (kind, np.flatnonzero(np.array(self.measures) == kind))
+            for kind in sorted(set(self.measures))
+        ]
+        return [
+            (kind, columns) for kind, columns in kinds if len(columns) >= MIN_REGIONS
+        ]
 
     def make_rows_block(self, rows: BoolArray) -> Block:
-        """Return the block of some rows (N,): a range if nearly all rows between the first and the last are in it."""
+        """Return the block of some rows (N,): a range if nearly all rows between the
+        first and the last are in it.
+        """
         numbers = np.flatnonzero(rows)
-        is_range = len(numbers) > 3 and numbers[-1] - numbers[0] + 1 <= 1.15 * len(numbers)
+        is_range = len(numbers) > 3 and numbers[-1] - numbers[0] + 1 <= 1.15 * len(
+            numbers
+        )
         if not is_range:
             return Block(kind=BlockKind.PEOPLE, label="", rows=rows)
-        return Block(kind=BlockKind.ROWS, label=f"{numbers[0] + 1} to {numbers[-1] + 1}", rows=rows)
+        return Block(
+            kind=BlockKind.ROWS,
+            label=f"{numbers[0] + 1} to {numbers[-1] + 1}",
+            rows=rows,
+        )
 
     def suspect(
         self,
@@ -246,6 +343,28 @@ class BlockTable:
         return f"rows {first:,} to {last:,}, {self.ids[rows[0]]} to {self.ids[rows[-1]]} ({count})"
 
 
+def _read_covariates(
+    age: pd.Series | None,
+    sex: list[str | None] | None,
+    head_size: pd.Series | None,
+    sites: Division | None,
+) -> dict[str, FloatArray]:
+    """Return age, coded sex and the logarithm of head size, as far as anybody has
+    them.
+    """
+    covariates = {}
+    if age is not None:
+        covariates[AGE] = pd.to_numeric(age, errors="coerce").to_numpy(dtype=float)
+    if sex is not None:
+        covariates[SEX] = _code_sex(sex, sites)
+    if head_size is not None:
+        sizes = pd.to_numeric(head_size, errors="coerce").to_numpy(dtype=float)
+        covariates[HEAD_SIZE] = np.log(np.where(sizes > 0, sizes, np.nan))
+    return {
+        name: column for name, column in covariates.items() if np.isfinite(column).any()
+    }
+
+
 def make_block_table(
     *,
     values: pd.DataFrame,
@@ -258,15 +377,38 @@ def make_block_table(
     divisions: Sequence[Division] = (),
     positions: IntArray | None = None,
 ) -> BlockTable | None:
-    """Return a table in blocks; None if it has too few people or regions with positive values.
+    """Return a table in blocks, or None if it has too few people or regions with
+    positive values.
 
-    values (N, R): regions; measures: (R,) what each measures; sex: (N,) as it is written; divisions: those that are
-    given, the sites first; halves, thirds and quarters of the rows are added.
+    Halves, thirds and quarters of the rows are added to the divisions.
+
+    Parameters
+    ----------
+    values : DataFrame of shape (N, R)
+        Regions.
+    measures : sequence of str
+        What each region measures.
+    ids : sequence of str
+        IDs of the N people.
+    age : Series or None
+        Age of each person.
+    sex : sequence of str or None or None
+        Sex as it is written.
+    head_size : Series or None
+        Head size of each person.
+    groups : ndarray of shape (N,) or None
+        0 for controls, 1 for patients, `NO_BLOCK` for others.
+    divisions : sequence of Division
+        Divisions that are given, the sites first.
+    positions : ndarray of shape (N,) or None
+        Row of each person in the file.
     """
     raw = values.to_numpy(dtype=float, copy=True)
     with np.errstate(invalid="ignore"):
         raw[~(raw > 0) | ~np.isfinite(raw)] = np.nan
-    keep = np.isfinite(raw).mean(axis=0) > _MIN_MEASURED_SHARE if len(raw) else np.zeros(raw.shape[1], dtype=bool)
+    keep = np.zeros(raw.shape[1], dtype=bool)
+    if len(raw):
+        keep = np.isfinite(raw).mean(axis=0) > _MIN_MEASURED_FRACTION
     if len(raw) < MIN_PEOPLE or keep.sum() < MIN_REGIONS:
         return None
     if keep.sum() > MAX_REGIONS:
@@ -277,20 +419,13 @@ def make_block_table(
     if is_missing.any():
         X[is_missing] = np.broadcast_to(np.nanmedian(X, axis=0), X.shape)[is_missing]
     given = [division for division in divisions if len(division) > 1]
-    covariates = {}
-    if age is not None:
-        covariates[AGE] = pd.to_numeric(age, errors="coerce").to_numpy(dtype=float)
     texts = None if sex is None else _normalise_sex(sex)
-    if texts is not None:
-        covariates[SEX] = _code_sex(texts, given[0] if given else None)
-    if head_size is not None:
-        sizes = pd.to_numeric(head_size, errors="coerce").to_numpy(dtype=float)
-        covariates[HEAD_SIZE] = np.log(np.where(sizes > 0, sizes, np.nan))
-    known = {name: column for name, column in covariates.items() if np.isfinite(column).any()}
+    known = _read_covariates(age, texts, head_size, given[0] if given else None)
+    kept = np.flatnonzero(keep).tolist()
     return BlockTable(
         ids=ids,
-        regions=[name for name, is_kept in zip(values.columns, keep, strict=True) if is_kept],
-        measures=[measure for measure, is_kept in zip(measures, keep, strict=True) if is_kept],
+        regions=[values.columns[k] for k in kept],
+        measures=[measures[k] for k in kept],
         raw=raw,
         X=X,
         covariates=known,
@@ -304,7 +439,9 @@ def make_block_table(
 
 
 def _choose_regions(names: Sequence[str]) -> BoolArray:
-    """Return the mask (R,) of the first regions and their partners on the other side."""
+    """Return the mask (R,) of the first regions and their partners on the
+    other side.
+    """
     chosen = np.arange(len(names)) < MAX_REGIONS // 2
     for left, right in pair_sides(names):
         if chosen[left] or chosen[right]:
@@ -313,11 +450,17 @@ def _choose_regions(names: Sequence[str]) -> BoolArray:
 
 
 def _normalise_sex(values: Sequence[str | None]) -> list[str | None]:
-    return [None if value is None else value.strip().lower().removesuffix(".0") for value in values]
+    return [
+        None if value is None else value.strip().lower().removesuffix(".0")
+        for value in values
+    ]
 
 
 def _code_sex(texts: Sequence[str | None], sites: Division | None) -> FloatArray:
-    """Return sex (N,) as 0 and 1; where sites code it differently, within each site. Unknown codes are NaN."""
+    """Return sex (N,) as 0 and 1; where sites code it differently, within each site.
+
+    Unknown codes are NaN.
+    """
     known = np.array([text is not None for text in texts])
     cells, codes = np.array(texts, dtype=object), np.full(len(texts), np.nan)
 
@@ -338,7 +481,17 @@ def _code_sex(texts: Sequence[str | None], sites: Division | None) -> FloatArray
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CovariateMatrix:
-    """Covariates of a table as numbers (N, T), with missing cells at the median, and their names (T,)."""
+    """Covariates of a table as numbers.
+
+    Attributes
+    ----------
+    names : list of str
+        Names of the T columns.
+    values : ndarray of shape (N, T)
+        Values, with missing ones at the median.
+    is_complete : ndarray of shape (N,)
+        People with all covariates.
+    """
 
     names: list[str]
     values: FloatArray
@@ -348,30 +501,51 @@ class CovariateMatrix:
     def build(cls, table: BlockTable) -> "CovariateMatrix":
         """Return the covariates of a table as they are now."""
         names = list(table.covariates)
-        values = np.column_stack([table.covariates[name] for name in names]) if names else np.empty((table.n_people, 0))
+        values = (
+            np.column_stack([table.covariates[name] for name in names])
+            if names
+            else np.empty((table.n_people, 0))
+        )
         is_known = np.isfinite(values)
         middle = np.nanmedian(values, axis=0) if names else np.empty(0)
-        return cls(names=names, values=np.where(is_known, values, middle), is_complete=np.asarray(is_known.all(axis=1)))
+        return cls(
+            names=names,
+            values=np.where(is_known, values, middle),
+            is_complete=np.asarray(is_known.all(axis=1)),
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AdjustedRegions:
-    """Regions without what age, sex and head size explain, with slopes that are learnt within the main blocks.
+    """Regions without what age, sex and head size explain.
 
-    between (N, R): the blocks still differ; within (N, R): less the mean of the main block of each person.
+    The slopes are learnt within the main blocks.
+
+    Attributes
+    ----------
+    between : ndarray of shape (N, R)
+        Values in which the blocks still differ.
+    within : ndarray of shape (N, R)
+        The same less the mean of the main block of each person.
     """
 
     between: FloatArray
     within: FloatArray
 
     @classmethod
-    def fit(cls, table: BlockTable, columns: IntArray, with_groups: bool) -> "AdjustedRegions":
-        """Return some regions of a table, adjusted; with_groups: without the difference between the groups, too."""
+    def fit(
+        cls, table: BlockTable, columns: IntArray, with_groups: bool
+    ) -> "AdjustedRegions":
+        """Return some regions of a table, adjusted; with_groups: without the difference
+        between the groups, too.
+        """
         people, covariates = table.usable, CovariateMatrix.build(table)
         design = covariates.values - np.median(covariates.values[people], axis=0)
         if AGE in covariates.names:
             age = design[:, covariates.names.index(AGE)]
-            design = np.column_stack([design, np.square(age) / max(float(age.var()) ** 0.5, 1e-9)])
+            design = np.column_stack(
+                [design, np.square(age) / max(float(age.var()) ** 0.5, 1e-9)]
+            )
         if with_groups and table.groups is not None:
             design = np.column_stack([design, (table.groups == 1).astype(float)])
         design = design[:, design[people].std(axis=0) > 1e-9]

@@ -1,10 +1,11 @@
 """Whether regions and covariates belong to the same people.
 
-Age, sex and head size are predicted from the regions by a cross-fitted ridge regression that is learnt without the
-block. The strength of the link in a block is the slope of the prediction on the written value there, relative to that
-elsewhere: 1 if they belong together, 0 if not, -1 for a sex that is reversed. Its information is the squared signal to
-noise, so a strength has the standard error information^(-1/2).
-Shape letters: N people, T covariates.
+Age, sex and head size are predicted from the regions by a cross-fitted ridge regression
+that is learnt without the block. The strength of the link in a block is the slope of
+the prediction on the written value there, relative to that elsewhere: 1 if they belong
+together, 0 if not, -1 for a sex that is reversed. Its information is the squared signal
+to noise, so a strength has the standard error information^(-1/2). Shape letters: N
+people, T covariates.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from rindices.tables.checks.block_table import (
     BlockTable,
     CovariateMatrix,
 )
-from rindices.tables.checks.linear import predict_cross_fitted, solve_ridge
+from rindices.tables.checks.linear import predict_cross_fitted
 from rindices.tables.checks.numbers import (
     NO_BLOCK,
     centre_blocks,
@@ -33,27 +34,55 @@ from rindices.tables.checks.numbers import (
 )
 
 LINK_SD, LINK_LIMIT, LEAST_INFORMATION = 0.15, 4.0, 25.0
-"""Spread of the strength between blocks, standard errors below 1 that are too many, and information that is enough."""
+"""Spread of the strength between blocks, standard errors below 1 that are too many, and
+information that is enough.
+"""
 MAX_STRENGTH, MAX_SEX_STRENGTH = 0.25, -0.35
 """Strength below which a link is lost, and below which sex is reversed."""
+MAX_SORTED_STRENGTH, MAX_EXCESS = 0.8, 1.25
+"""Strength of the link of a sorted run below which it is lost, if predictions vary more
+around it than elsewhere, by this ratio of variances and three standard errors.
+"""
 RANGE_LIMIT = 16.0
 """Log likelihood ratio of a range of rows beyond which its link is lost."""
 _MIN_PEOPLE, _N_AXES, _N_FOLDS, _MAX_CHUNKS, _CHUNK_SIZE = 40, 80, 5, 8, 20
 _CLIP, _COVARIATE_CLIP = 4.0, 3.5
-_LARGE_BLOCK = 0.12  # share of the people, from which on the others are learnt from without the block
+# share of the people, from which on the others are learnt from without the block
+_LARGE_BLOCK = 0.12
 _MAX_BAD_SHARE = 0.4
 _LAGS = (-3, -2, -1, 1, 2, 3)
-JOIN_CURE = "Look whether both tables were sorted alone or a row was inserted"
 
 
 @dataclass(eq=False, kw_only=True)
 class _Links:
-    """Regions and covariates as the links are learnt from.
+    """Regions and covariates from which the links between them are learnt.
 
-    F (N, P): strongest axes of the regions, less the mean of site and neighbourhood; Y (N, T): covariates likewise;
-    names (T,); raw (N, T): covariates as they are; scales (T,): standard deviations of Y before it was divided;
-    region_scales (R,): those of the regions; axes (R, P): strongest axes; is_known (N,): people with all covariates;
-    is_bad (N, T): covariates that were found not to belong to their row; folds (N,); codes (N,): main block.
+    Attributes
+    ----------
+    table : BlockTable
+        The table.
+    F : ndarray of shape (N, P)
+        Strongest axes of the regions, less the mean of site and neighbourhood.
+    Y : ndarray of shape (N, T)
+        Covariates, less the same means, in standard deviations.
+    names : list of str
+        Names of the T covariates.
+    raw : ndarray of shape (N, T)
+        Covariates as they are.
+    scales : ndarray of shape (T,)
+        Standard deviations of the covariates.
+    region_scales : ndarray of shape (R,)
+        Standard deviations of the regions.
+    axes : ndarray of shape (R, P)
+        The strongest axes.
+    is_known : ndarray of shape (N,)
+        People with all covariates.
+    is_bad : ndarray of shape (N, T)
+        Covariates that were found not to belong to their row.
+    folds : ndarray of shape (N,)
+        Fold of each person.
+    codes : ndarray of shape (N,)
+        Main block of each person.
     """
 
     table: BlockTable
@@ -71,7 +100,9 @@ class _Links:
 
     @property
     def is_good(self) -> BoolArray:
-        """People (N,) all of whose covariates belong to their row, as far as is known."""
+        """People (N,) all of whose covariates belong to their row, as far
+        as is known.
+        """
         return self.is_known & ~self.is_bad.any(axis=1)
 
     def predict(self, train: BoolArray) -> FloatArray:
@@ -81,7 +112,16 @@ class _Links:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Strength:
-    """Strength, information and correlation (T,) of the links of a block relative to the others."""
+    """How strongly covariates and regions are linked in a block, relative to the
+    others.
+
+    Attributes
+    ----------
+    strength : ndarray of shape (T,)
+        Strength of each link.
+    information : ndarray of shape (T,)
+        Information about it.
+    """
 
     strength: FloatArray
     information: FloatArray
@@ -99,16 +139,23 @@ class _Strength:
     @property
     def z(self) -> FloatArray:
         """Standard errors (T,) by which each strength is below 1."""
-        return np.asarray((1 - self.strength) / np.sqrt(1 / np.maximum(self.information, 1e-9) + LINK_SD**2))
+        return np.asarray(
+            (1 - self.strength)
+            / np.sqrt(1 / np.maximum(self.information, 1e-9) + LINK_SD**2)
+        )
 
     @property
     def overall_z(self) -> float:
         """Standard errors by which the strength of all links is below 1."""
-        return (1 - self.overall) / float(np.sqrt(1 / max(self.total, 1e-9) + LINK_SD**2))
+        return (1 - self.overall) / float(
+            np.sqrt(1 / max(self.total, 1e-9) + LINK_SD**2)
+        )
 
 
 def check_join(table: BlockTable) -> None:
-    """Find blocks, ranges of rows and columns whose covariates belong to other people than their regions."""
+    """Find blocks, ranges of rows and columns whose covariates belong to other people
+    than their regions.
+    """
     links = _prepare(table)
     if links is None:
         return
@@ -121,7 +168,9 @@ def check_join(table: BlockTable) -> None:
 
 
 def measure_information(table: BlockTable, rows: BoolArray) -> dict[str, float]:
-    """Return how well the link of each covariate can be tested in some rows (N,): its squared signal to noise."""
+    """Return how well the link of each covariate can be tested in some rows (N,): its
+    squared signal to noise.
+    """
     links = _prepare(table)
     if links is None:
         return {}
@@ -138,7 +187,9 @@ def _prepare(table: BlockTable) -> _Links | None:
     if not covariates.names or is_known.sum() < _MIN_PEOPLE:
         return None
     codes = np.where(is_known, table.main_codes, NO_BLOCK)
-    n_chunks = max(1, min(_MAX_CHUNKS, table.n_people // _CHUNK_SIZE))  # unknown sites stand one after another
+    n_chunks = max(
+        1, min(_MAX_CHUNKS, table.n_people // _CHUNK_SIZE)
+    )  # unknown sites stand one after another
     chunks = np.where(is_known, cut_chunks(table.n_people, n_chunks), NO_BLOCK)
 
     def localise(values: FloatArray) -> FloatArray:
@@ -160,7 +211,11 @@ def _prepare(table: BlockTable) -> _Links | None:
         table=table,
         F=F,
         Y=Y,
-        names=[name for name, is_kept in zip(covariates.names, keep, strict=True) if is_kept],
+        names=[
+            name
+            for name, is_kept in zip(covariates.names, keep, strict=True)
+            if is_kept
+        ],
         raw=covariates.values[:, keep],
         scales=scales[keep],
         region_scales=region_scales,
@@ -172,8 +227,12 @@ def _prepare(table: BlockTable) -> _Links | None:
     )
 
 
-def _measure_strength(links: _Links, Q: FloatArray, others: BoolArray, rows: BoolArray) -> _Strength:
-    """Return the links of some rows (N,) relative to those of others (N,), from predictions (N, T)."""
+def _measure_strength(
+    links: _Links, Q: FloatArray, others: BoolArray, rows: BoolArray
+) -> _Strength:
+    """Return the links of some rows (N,) relative to those of others (N,), from
+    predictions (N, T).
+    """
     n_covariates = len(links.names)
     strength, information = np.zeros(n_covariates), np.zeros(n_covariates)
     for number in range(n_covariates):
@@ -182,18 +241,26 @@ def _measure_strength(links: _Links, Q: FloatArray, others: BoolArray, rows: Boo
         if there.sum() < 25 or here.sum() < SMALLEST_BLOCK:
             continue
         (y, q), (y_others, q_others) = (
-            (links.Y[each, number] - links.Y[each, number].mean(), Q[each, number] - Q[each, number].mean())
+            (
+                links.Y[each, number] - links.Y[each, number].mean(),
+                Q[each, number] - Q[each, number].mean(),
+            )
             for each in (here, there)
         )
         size, size_others = float(y @ y), float(y_others @ y_others)
         if min(size, size_others) < 1e-6:
             continue
         usual = float(q_others @ y_others) / size_others
-        correlation = float(q_others @ y_others) / np.sqrt(size_others * max(float(q_others @ q_others), 1e-12))
+        correlation = float(q_others @ y_others) / np.sqrt(
+            size_others * max(float(q_others @ q_others), 1e-12)
+        )
         if correlation * np.sqrt(there.sum()) < 3.5 or usual <= 0.01:
             continue
         slope = float(q @ y) / size
-        noise = max(float(np.square(q_others - usual * y_others).mean()), float(np.square(q - slope * y).mean()))
+        noise = max(
+            float(np.square(q_others - usual * y_others).mean()),
+            float(np.square(q - slope * y).mean()),
+        )
         strength[number], information[number] = slope / usual, usual**2 * size / noise
     return _Strength(strength=strength, information=information)
 
@@ -216,12 +283,26 @@ def _check_blocks(links: _Links) -> None:
         predicted = links.predict(others) if is_large else current
         strength = _measure_strength(links, predicted, others, rows)
         is_weak = strength.information < LEAST_INFORMATION
-        table.untested += [(name, block) for name, weak in zip(links.names, is_weak, strict=True) if weak]
+        table.untested += [
+            (name, block)
+            for name, weak in zip(links.names, is_weak, strict=True)
+            if weak
+        ]
         if strength.total > 0 and _judge_block(links, block, rows, predicted, strength):
-            current = links.predict(links.is_good) if links.is_good.sum() > _MIN_PEOPLE else everyone
+            current = (
+                links.predict(links.is_good)
+                if links.is_good.sum() > _MIN_PEOPLE
+                else everyone
+            )
 
 
-def _judge_block(links: _Links, block: Block, rows: BoolArray, predicted: FloatArray, links_here: _Strength) -> bool:
+def _judge_block(
+    links: _Links,
+    block: Block,
+    rows: BoolArray,
+    predicted: FloatArray,
+    links_here: _Strength,
+) -> bool:
     """Report what is lost in a block, and return whether anything is."""
     strength, information, z = links_here.strength, links_here.information, links_here.z
     n_covariates = len(links.names)
@@ -230,10 +311,14 @@ def _judge_block(links: _Links, block: Block, rows: BoolArray, predicted: FloatA
     if SEX in links.names and _is_sex_reversed(links, links_here, is_able & is_open):
         number = links.names.index(SEX)
         links.is_bad[rows, number] = True
-        _report_reversed_sex(links, block, strength[number], rows.sum() > 0.4 * links.is_known.sum())
+        _report_reversed_sex(
+            links, block, strength[number], rows.sum() > 0.4 * links.is_known.sum()
+        )
         return True
     enough = is_able & (information > 0.8 * LEAST_INFORMATION)
-    lost = np.flatnonzero(enough & is_open & (z > LINK_LIMIT) & (strength < MAX_STRENGTH))
+    lost = np.flatnonzero(
+        enough & is_open & (z > LINK_LIMIT) & (strength < MAX_STRENGTH)
+    )
     fine = np.flatnonzero(is_able & (strength > 0.5))
     others = np.setdiff1d(np.arange(n_covariates), lost)
     rest = float((strength * information)[others].sum())
@@ -245,12 +330,16 @@ def _judge_block(links: _Links, block: Block, rows: BoolArray, predicted: FloatA
         for number in lost[z[lost] >= least]:
             links.is_bad[rows, number] = True
             names = [links.names[each] for each in (fine if len(fine) else others)]
-            _report_lost_covariate(links, block, int(number), rows, float(strength[number]), names)
+            _report_lost_covariate(
+                links, block, int(number), rows, float(strength[number]), names
+            )
         return bool((z[lost] >= least).any())
     is_lost = links_here.total > LEAST_INFORMATION and links_here.overall_z > LINK_LIMIT
     is_lost &= links_here.overall < MAX_STRENGTH and not len(fine)
     if is_lost and links.is_bad[rows].mean() < _MAX_BAD_SHARE:
-        _report_lost_join(links, block, rows, predicted, links_here, np.flatnonzero(is_able))
+        _report_lost_join(
+            links, block, rows, predicted, links_here, np.flatnonzero(is_able)
+        )
         return True
     return False
 
@@ -262,26 +351,42 @@ def _is_sex_reversed(links: _Links, links_here: _Strength, is_able: BoolArray) -
     return bool(is_able[number] and is_negative and links_here.z[number] > LINK_LIMIT)
 
 
-def _report_reversed_sex(links: _Links, block: Block, strength: float, is_large: bool) -> None:
+def _report_reversed_sex(
+    links: _Links, block: Block, strength: float, is_large: bool
+) -> None:
     ending = f"; regions predict the opposite of what is written (strength {strength:.2f}; 1 elsewhere)"
     ending += ", or the others are wrong" if is_large else ""
     what = f"sex of {block.phrase} is coded the other way round"
-    links.table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, strength, False, SEX)
+    links.table.suspect(
+        ProblemCode.SUSPECT_COVARIATE, block, what, ending, strength, False, SEX
+    )
 
 
 def _report_lost_covariate(
-    links: _Links, block: Block, number: int, rows: BoolArray, strength: float, fitting: Sequence[str]
+    links: _Links,
+    block: Block,
+    number: int,
+    rows: BoolArray,
+    strength: float,
+    fitting: Sequence[str],
 ) -> None:
     name = links.names[number]
     ending = f"; regions predict it elsewhere, not here (strength {strength:.2f}; 1 elsewhere)"
     ending += f", while {' and '.join(fitting)} fit" if fitting else ""
     ending += _describe_order(links, number, rows)
     what = f"{name} of {block.phrase} does not belong to its rows"
-    links.table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, strength, False, name)
+    links.table.suspect(
+        ProblemCode.SUSPECT_COVARIATE, block, what, ending, strength, False, name
+    )
 
 
 def _report_lost_join(
-    links: _Links, block: Block, rows: BoolArray, predicted: FloatArray, links_here: _Strength, able: IntArray
+    links: _Links,
+    block: Block,
+    rows: BoolArray,
+    predicted: FloatArray,
+    links_here: _Strength,
+    able: IntArray,
 ) -> None:
     """Report a block all of whose links are lost; of a range of rows, where exactly."""
     table, good = links.table, links.is_good & ~rows
@@ -293,16 +398,26 @@ def _report_lost_join(
             rows = links.is_known & _mask(table.n_people, start, stop)
             block = table.make_rows_block(_mask(table.n_people, start, stop))
     shift = _find_shift(links, predicted, rows, gamma, noise)
-    sorted_alone = [int(number) for number in able if _describe_order(links, int(number), rows)]
+    sorted_alone = [
+        int(number) for number in able if _describe_order(links, int(number), rows)
+    ]
     links.is_bad[rows] = True
     if len(sorted_alone) == 1 and not shift:
-        _report_lost_covariate(links, block, sorted_alone[0], rows, links_here.overall, [])
+        _report_lost_covariate(
+            links, block, sorted_alone[0], rows, links_here.overall, []
+        )
         return
-    names = [name for name, each in zip(links.names, links_here.information, strict=True) if each > 3]
+    names = [
+        name
+        for name, each in zip(links.names, links_here.information, strict=True)
+        if each > 3
+    ]
     what = f"regions of {block.phrase} belong to other people than {join_names(names)}"
     ending = f"; what regions tell about them elsewhere is lost here (strength {links_here.overall:.2f}; 1 elsewhere)"
     ending += shift or ": usually one table was sorted alone, or pasted beside another"
-    table.suspect(ProblemCode.SUSPECT_JOIN, block, what, ending, links_here.overall, stops=False)
+    table.suspect(
+        ProblemCode.SUSPECT_JOIN, block, what, ending, links_here.overall, stops=False
+    )
 
 
 def _mask(n_people: int, start: int, stop: int) -> BoolArray:
@@ -311,14 +426,24 @@ def _mask(n_people: int, start: int, stop: int) -> BoolArray:
     return rows
 
 
-def _fit_slopes(Q: FloatArray, Y: FloatArray, rows: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Return the slope (T,) of predictions on covariates, and the variance (T,) around it."""
-    slopes = (Q[rows] * Y[rows]).sum(axis=0) / np.maximum(np.square(Y[rows]).sum(axis=0), 1e-9)
+def _fit_slopes(
+    Q: FloatArray, Y: FloatArray, rows: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the slope (T,) of predictions on covariates, and the variance (T,) around
+    it.
+    """
+    slopes = (Q[rows] * Y[rows]).sum(axis=0) / np.maximum(
+        np.square(Y[rows]).sum(axis=0), 1e-9
+    )
     return slopes, np.maximum((Q[rows] - Y[rows] * slopes).var(axis=0), 1e-9)
 
 
-def _measure_unlinked_gain(Q: FloatArray, Y: FloatArray, gamma: FloatArray, rows: BoolArray) -> FloatArray:
-    """Return the log likelihood ratio (N,) of predictions without against with a relation to the covariates."""
+def _measure_unlinked_gain(
+    Q: FloatArray, Y: FloatArray, gamma: FloatArray, rows: BoolArray
+) -> FloatArray:
+    """Return the log likelihood ratio (N,) of predictions without against with a
+    relation to the covariates.
+    """
     residuals = Q - Y * gamma
     linked, unlinked = (np.atleast_2d(np.cov(each[rows].T)) for each in (residuals, Q))
     ridge = 1e-6 * np.eye(len(linked))
@@ -326,12 +451,18 @@ def _measure_unlinked_gain(Q: FloatArray, Y: FloatArray, gamma: FloatArray, rows
         np.einsum("ij,jk,ik->i", each, np.linalg.inv(covariance + ridge), each)
         for each, covariance in ((residuals, linked), (Q, unlinked))
     ]
-    volumes = np.linalg.slogdet(linked + ridge)[1] - np.linalg.slogdet(unlinked + ridge)[1]
+    volumes = (
+        np.linalg.slogdet(linked + ridge)[1] - np.linalg.slogdet(unlinked + ridge)[1]
+    )
     return np.asarray(np.clip(0.5 * (squares[0] - squares[1]) + 0.5 * volumes, -5, 4))
 
 
-def _find_shifted_rows(table: BlockTable, rows: IntArray, lag: int) -> tuple[IntArray, IntArray]:
-    """Return the rows that have a row so many places below in the file, and those rows."""
+def _find_shifted_rows(
+    table: BlockTable, rows: IntArray, lag: int
+) -> tuple[IntArray, IntArray]:
+    """Return the rows that have a row so many places below in the file, and
+    those rows.
+    """
     wanted = table.positions[rows] + lag
     places = np.searchsorted(table.positions, wanted)
     places = np.minimum(places, len(table.positions) - 1)
@@ -339,8 +470,12 @@ def _find_shifted_rows(table: BlockTable, rows: IntArray, lag: int) -> tuple[Int
     return rows[is_there], places[is_there]
 
 
-def _find_shift(links: _Links, Q: FloatArray, rows: BoolArray, gamma: FloatArray, noise: FloatArray) -> str:
-    """Return by how many rows regions must be shifted to fit, in words; empty if no shift does."""
+def _find_shift(
+    links: _Links, Q: FloatArray, rows: BoolArray, gamma: FloatArray, noise: FloatArray
+) -> str:
+    """Return by how many rows regions must be shifted to fit, in words; empty if no
+    shift does.
+    """
     numbers, best = np.flatnonzero(rows), (0.0, 0.0, 0)
     if np.any(np.diff(links.table.positions) <= 0):
         return ""
@@ -362,7 +497,9 @@ def _find_shift(links: _Links, Q: FloatArray, rows: BoolArray, gamma: FloatArray
 
 
 def _describe_order(links: _Links, number: int, rows: BoolArray) -> str:
-    """Return whether a covariate looks sorted or filled down in some rows (N,), in words."""
+    """Return whether a covariate looks sorted or filled down in some rows (N,), in
+    words.
+    """
     values = links.raw[rows, number]
     if len(values) < SMALLEST_BLOCK:
         return ""
@@ -379,13 +516,18 @@ def _check_sorted_columns(links: _Links) -> None:
     """Find columns that rise or fall from row to row without the regions."""
     table = links.table
     spans = [np.arange(table.n_people)]
-    spans += [np.flatnonzero(block.rows) for division in table.given for block in division]
+    spans += [
+        np.flatnonzero(block.rows) for division in table.given for block in division
+    ]
     for number, name in enumerate(links.names):
         if name == SEX:
             continue
         for rows in spans:
             values = links.raw[rows, number]
-            runs = [find_longest_run(steps) for steps in (np.diff(values) >= 0, np.diff(values) <= 0)]
+            runs = [
+                find_longest_run(steps)
+                for steps in (np.diff(values) >= 0, np.diff(values) <= 0)
+            ]
             start, stop = max(runs, key=lambda run: run[1] - run[0])
             run = rows[start : stop + 1]
             if len(run) < 20 or len(np.unique(links.raw[run, number])) < 8:
@@ -393,7 +535,10 @@ def _check_sorted_columns(links: _Links) -> None:
             is_run = np.zeros(table.n_people, dtype=bool)
             is_run[run] = True
             is_run &= links.is_known
-            if is_run.sum() < 20 or links.is_bad[is_run, number].mean() > _MAX_BAD_SHARE:
+            if (
+                is_run.sum() < 20
+                or links.is_bad[is_run, number].mean() > _MAX_BAD_SHARE
+            ):
                 continue
             train = links.is_known & ~is_run
             if train.sum() < 60:  # the whole table is sorted
@@ -403,48 +548,78 @@ def _check_sorted_columns(links: _Links) -> None:
 
 
 def _check_sorted_table(links: _Links, number: int, rows: BoolArray) -> None:
-    """Report a column that is sorted in the whole table, if the regions do not tell it."""
+    """Report a column that is sorted in the whole table, if the regions do
+    not tell it.
+    """
     known, name = links.is_known, links.names[number]
-    # sites are centred, neighbourhoods are not: they hold hardly any of what rises through the table
-    X = np.clip(centre_blocks(links.table.X, links.codes) / links.region_scales, -_CLIP, _CLIP)
+    # sites are centred, neighbourhoods are not: they hold hardly any of what rises
+    # through the table
+    X = np.clip(
+        centre_blocks(links.table.X, links.codes) / links.region_scales, -_CLIP, _CLIP
+    )
     y = centre_blocks(links.raw[:, [number]], links.codes) / links.scales[number]
-    correlation = _correlate(predict_cross_fitted(X @ links.axes, y, known, links.folds)[known, 0], y[known, 0])
+    correlation = _correlate(
+        predict_cross_fitted(X @ links.axes, y, known, links.folds)[known, 0],
+        y[known, 0],
+    )
     spread = float(links.raw[:, number].std())
     if correlation * np.sqrt(known.sum()) < 2.3 and (name == HEAD_SIZE or spread > 5):
         links.is_bad[rows, number] = True
-        _report_sorted_column(links, number, _make_table_block(links.table), correlation)
+        _report_sorted_column(
+            links, number, _make_table_block(links.table), correlation
+        )
 
 
-def _report_sorted_column(links: _Links, number: int, block: Block, statistic: float) -> None:
+def _report_sorted_column(
+    links: _Links, number: int, block: Block, statistic: float
+) -> None:
     what = f"{links.names[number]} of {block.phrase} rises or falls from row to row, and the regions do not follow"
     ending = "; usually the column was sorted alone"
-    links.table.suspect(ProblemCode.SUSPECT_COVARIATE, block, what, ending, statistic, False, links.names[number])
+    links.table.suspect(
+        ProblemCode.SUSPECT_COVARIATE,
+        block,
+        what,
+        ending,
+        statistic,
+        False,
+        links.names[number],
+    )
 
 
 def _make_table_block(table: BlockTable) -> Block:
     return Block(kind=BlockKind.TABLE, label="the table", rows=table.usable.copy())
 
 
-def _check_sorted_run(links: _Links, number: int, rows: BoolArray, train: BoolArray) -> None:
-    """Report a sorted part of a column, if the regions do not follow there but do elsewhere."""
-    y = links.Y[:, [number]]
-    q = predict_cross_fitted(links.F, y, train, links.folds)[:, 0]
+def _check_sorted_run(
+    links: _Links, number: int, rows: BoolArray, train: BoolArray
+) -> None:
+    """Report a sorted part of a column, if the regions do not follow there but do
+    elsewhere.
+    """
+    table = links.table
+    # the run is centred as a whole: neighbourhoods hold hardly any of what rises
+    # through it
+    codes = np.where(rows, links.codes.max() + 1, links.codes)
+    X = np.clip(centre_blocks(table.X, codes) / links.region_scales, -_CLIP, _CLIP)
+    y = centre_blocks(links.raw[:, [number]], codes) / links.scales[number]
+    q = predict_cross_fitted(X @ links.axes, y, train, links.folds)[:, 0]
     usual, noise = (float(each[0]) for each in _fit_slopes(q[:, None], y, train))
     if _correlate(q[train], y[train, 0]) * np.sqrt(train.sum()) < 4 or usual <= 0.01:
         return
-    coefficients = solve_ridge(links.F[train].T @ links.F[train], links.F[train].T @ y[train], float(train.sum()))
-    # the run is centred as a whole: neighbourhoods hold hardly any of what rises through it
-    table = links.table
-    X = (table.X[rows] - table.X[rows].mean(axis=0)) / links.region_scales
-    own_q = (np.clip(X, -_CLIP, _CLIP) @ links.axes @ coefficients)[:, 0]
-    own_y = (links.raw[rows, number] - links.raw[rows, number].mean()) / links.scales[number]
+    own_q, own_y = q[rows] - q[rows].mean(), y[rows, 0]
     size = float(own_y @ own_y)
     if size < 1e-6:
         return
-    slope = float(own_q @ own_y) / size
-    information = usual**2 * size / max(noise, float((own_q - slope * own_y).var()))
-    strength = slope / usual
-    if strength < 0.35 and (1 - strength) / np.sqrt(1 / max(information, 1e-9) + LINK_SD**2) > 3.3:
+    strength = float(own_q @ own_y) / size / usual
+    own_noise = float((own_q - strength * usual * own_y).var())
+    information = usual**2 * size / max(noise, own_noise)
+    z = (1 - strength) / np.sqrt(1 / max(information, 1e-9) + LINK_SD**2)
+    # where people were scanned in the order of their age, what is sorted alone still
+    # follows a little, but around it regions vary more than elsewhere
+    excess = float((own_q - usual * own_y).var()) / noise
+    is_noisy = excess > MAX_EXCESS + 3 * np.sqrt(2 / rows.sum())
+    is_lost = strength < 0.35 and z > 3.3
+    if is_lost or (is_noisy and strength < MAX_SORTED_STRENGTH):
         links.is_bad[rows, number] = True
         _report_sorted_column(links, number, _find_block(table, rows), strength)
 
@@ -467,37 +642,57 @@ def _check_ranges(links: _Links) -> None:
     table, good = links.table, links.is_good
     Q = links.predict(good)
     gamma, noise = _fit_slopes(Q, links.Y, good)
-    correlations = np.array([_correlate(Q[good, k], links.Y[good, k]) for k in range(len(links.names))])
+    correlations = np.array(
+        [_correlate(Q[good, k], links.Y[good, k]) for k in range(len(links.names))]
+    )
     columns = np.flatnonzero((correlations > 0.15) & (gamma > 0))
     choices = [columns] if len(columns) else []
     choices += [np.array([number]) for number in columns] if len(columns) > 1 else []
     for chosen in choices:
-        gains = _measure_unlinked_gain(Q[:, chosen], links.Y[:, chosen], gamma[chosen], good)
+        gains = _measure_unlinked_gain(
+            Q[:, chosen], links.Y[:, chosen], gamma[chosen], good
+        )
         start, stop, gain = find_best_segment(np.where(good, gains, 0.0))
         is_right_size = 15 <= stop - start <= 0.7 * table.n_people
         if gain < RANGE_LIMIT + np.log(table.n_people) or not is_right_size:
             continue
         rows = good & _mask(table.n_people, start, stop)
-        fit = (Q[rows] * links.Y[rows]).sum(axis=0) / np.maximum(np.square(links.Y[rows]).sum(axis=0), 1e-9)
-        strength, block = fit / np.maximum(gamma, 1e-9), table.make_rows_block(_mask(table.n_people, start, stop))
-        number = int(chosen[0])
-        if len(chosen) > 1:
-            overall = float(np.average(strength[chosen], weights=np.square(correlations[chosen])))
-            if overall < 0.3 and strength[chosen].max() < 0.6:
-                shift = _find_shift(links, Q, rows, gamma, noise)
-                links.is_bad[rows] = True
-                good = good & ~rows
-                names = join_names([links.names[each] for each in chosen])
-                what = f"regions of {block.phrase} belong to other people than {names}"
-                ending = f" (strength {overall:.2f}; 1 elsewhere)"
-                ending += shift or ": usually one table was sorted alone, or pasted beside another"
-                table.suspect(ProblemCode.SUSPECT_JOIN, block, what, ending, gain, stops=False)
-        elif strength[number] < MAX_STRENGTH:
-            links.is_bad[rows, number] = True
-            if links.names[number] == SEX and strength[number] < -0.4:
-                _report_reversed_sex(links, block, float(strength[number]), is_large=False)
-            else:
-                _report_lost_covariate(links, block, number, rows, float(strength[number]), [])
+        fit = (Q[rows] * links.Y[rows]).sum(axis=0) / np.maximum(
+            np.square(links.Y[rows]).sum(axis=0), 1e-9
+        )
+        strength = fit / np.maximum(gamma, 1e-9)
+        block = table.make_rows_block(_mask(table.n_people, start, stop))
+        if len(chosen) == 1:
+            _report_lost_link(links, block, int(chosen[0]), rows, strength)
+            continue
+        overall = float(
+            np.average(strength[chosen], weights=np.square(correlations[chosen]))
+        )
+        if overall < 0.3 and strength[chosen].max() < 0.6:
+            shift = _find_shift(links, Q, rows, gamma, noise)
+            links.is_bad[rows] = True
+            good = good & ~rows
+            names = join_names([links.names[each] for each in chosen])
+            what = f"regions of {block.phrase} belong to other people than {names}"
+            usual = ": usually one table was sorted alone, or pasted beside another"
+            ending = f" (strength {overall:.2f}; 1 elsewhere){shift or usual}"
+            table.suspect(
+                ProblemCode.SUSPECT_JOIN, block, what, ending, gain, stops=False
+            )
+
+
+def _report_lost_link(
+    links: _Links, block: Block, number: int, rows: BoolArray, strength: FloatArray
+) -> None:
+    """Report a block of rows in which one covariate is not linked to the regions."""
+    own = float(strength[number])
+    if own >= MAX_STRENGTH:
+        return
+    links.is_bad[rows, number] = True
+    if links.names[number] == SEX and own < -0.4:
+        _report_reversed_sex(links, block, own, is_large=False)
+    else:
+        _report_lost_covariate(links, block, number, rows, own, [])
 
 
 def _check_whole_table(links: _Links) -> None:
@@ -505,7 +700,9 @@ def _check_whole_table(links: _Links) -> None:
     table, good = links.table, links.is_good
     rows, n_people = np.flatnonzero(good), int(good.sum())
     Q = links.predict(good)
-    z = np.array([_correlate(Q[good, k], links.Y[good, k]) for k in range(len(links.names))]) * np.sqrt(n_people)
+    z = np.array(
+        [_correlate(Q[good, k], links.Y[good, k]) for k in range(len(links.names))]
+    ) * np.sqrt(n_people)
     power = float(np.square(np.maximum(z, 0)).sum())
     best = (0.0, 0)
     for lag in (-1, 1, -2, 2) if not np.any(np.diff(table.positions) <= 0) else ():
@@ -515,8 +712,12 @@ def _check_whole_table(links: _Links) -> None:
         Y = centre_blocks(links.raw[there], links.codes[here])
         sd = Y.std(axis=0)
         Y = np.clip(Y / np.where(sd > 0, sd, 1.0), -_COVARIATE_CLIP, _COVARIATE_CLIP)
-        shifted = predict_cross_fitted(links.F[here], Y, np.ones(len(here), dtype=bool), links.folds[here])
-        correlations = np.array([_correlate(shifted[:, k], Y[:, k]) for k in range(Y.shape[1])])
+        shifted = predict_cross_fitted(
+            links.F[here], Y, np.ones(len(here), dtype=bool), links.folds[here]
+        )
+        correlations = np.array(
+            [_correlate(shifted[:, k], Y[:, k]) for k in range(Y.shape[1])]
+        )
         lag_power = float(np.square(np.maximum(correlations, 0)).sum() * len(here))
         best = max(best, (lag_power, lag))
         if power > 150 and lag_power < 0.3 * power:
@@ -524,11 +725,11 @@ def _check_whole_table(links: _Links) -> None:
     block, names = _make_table_block(table), join_names(links.names)
     if best[0] > 2.0 * power + 30:
         count = "one row" if abs(best[1]) == 1 else f"{abs(best[1])} rows"
-        what = (
-            f"regions of {block.phrase} fit {names} {count} {'above' if best[1] < 0 else 'below'} better than their row"
-        )
+        what = f"regions of {block.phrase} fit {names} {count} {'above' if best[1] < 0 else 'below'} better than their row"
         ending = f"; strength {best[0]:.0f} against {power:.0f}: usually a row was inserted or deleted in one table"
-        table.suspect(ProblemCode.SUSPECT_JOIN, block, what, ending, best[0], stops=False)
+        table.suspect(
+            ProblemCode.SUSPECT_JOIN, block, what, ending, best[0], stops=False
+        )
         return
     for number, name in enumerate(links.names):
         if name != SEX and z[number] < 2.3 and _is_sorted(links.raw[:, number]):
@@ -538,9 +739,14 @@ def _check_whole_table(links: _Links) -> None:
     if max(z) < (3.0 if n_people >= 150 else 2.0) and n_people >= 120:
         what = f"regions of {block.phrase} tell nothing about {names}"
         ending = f" (strongest z {max(z):.1f}): usually rows were joined wrongly, or one table was sorted alone"
-        table.suspect(ProblemCode.SUSPECT_JOIN, block, what, ending, float(max(z)), stops=False)
+        table.suspect(
+            ProblemCode.SUSPECT_JOIN, block, what, ending, float(max(z)), stops=False
+        )
 
 
 def _is_sorted(values: FloatArray) -> bool:
     steps = np.diff(values)
-    return bool(len(np.unique(values)) > 2 and max((steps >= 0).mean(), (steps <= 0).mean()) > 0.97)
+    return bool(
+        len(np.unique(values)) > 2
+        and max((steps >= 0).mean(), (steps <= 0).mean()) > 0.97
+    )

@@ -1,7 +1,7 @@
 """Rows that are nobody: rows of means, and rows of one value.
 
-A person lies about one standard deviation from the mean in each region; a row of means lies at the mean in all of them.
-Shape letters: N people, R regions.
+A person lies about one standard deviation from the mean in each region; a row of means
+lies at the mean in all of them. Shape letters: N people, R regions.
 """
 
 import re
@@ -14,11 +14,15 @@ from rindices.tables.checks.block_table import Block, BlockKind, BlockTable
 from rindices.tables.checks.numbers import MAD_SCALE, compute_mad
 
 MEAN_ROW_LIMIT, MEAN_ROW_SHARE = 0.2, 0.35
-"""Distance from a mean, in standard deviations and as a share of people's median distance, below which a row is one."""
+"""Distance from a mean, in standard deviations and as a share of people's median
+distance, below which a row is one.
+"""
 MEAN_ROW_CHANCE = 0.01
 """Expected number of people in a table who lie so near to the mean by chance."""
 CONSTANT_SHARE, CONSTANT_RATIO = 0.3, 5.0
-"""Share of regions equal to another one, and ratio to the median share, above which a row holds no measurements."""
+"""Share of regions equal to another one, and ratio to the median share, above which a
+row holds no measurements.
+"""
 _MIN_BLOCK = 12
 _SUMMARIES = {
     *[
@@ -55,15 +59,23 @@ def check_odd_rows(table: BlockTable) -> None:
         block = Block(kind=BlockKind.PEOPLE, label="", rows=is_constant)
         table.suspect(ProblemCode.SUSPECT_ROWS, block, what, ending, worst, stops=True)
     distance = _measure_distance_to_means(table, _estimate_spread(table))
-    limit = min(MEAN_ROW_LIMIT, MEAN_ROW_SHARE * float(np.median(distance[table.usable])))
-    is_mean = (distance < limit) & (_bound_chance(table, distance) < MEAN_ROW_CHANCE) & table.usable
+    limit = min(
+        MEAN_ROW_LIMIT, MEAN_ROW_SHARE * float(np.median(distance[table.usable]))
+    )
+    is_mean = (
+        (distance < limit)
+        & (_bound_chance(table, distance) < MEAN_ROW_CHANCE)
+        & table.usable
+    )
     if is_mean.any():
         table.usable &= ~is_mean
         nearest = distance[is_mean].min()
         what = f"{format_count(int(is_mean.sum()), 'row is a row', 'rows are rows')} of means and no person"
         ending = f"; {nearest:.2f} standard deviations from the mean in all regions, where people lie about 1 away"
         block = Block(kind=BlockKind.PEOPLE, label="", rows=is_mean)
-        table.suspect(ProblemCode.SUSPECT_ROWS, block, what, ending, nearest, stops=True)
+        table.suspect(
+            ProblemCode.SUSPECT_ROWS, block, what, ending, nearest, stops=True
+        )
 
 
 def _check_summaries(table: BlockTable) -> None:
@@ -74,14 +86,23 @@ def _check_summaries(table: BlockTable) -> None:
         table.usable &= ~is_summary
         what = f"{format_count(int(is_summary.sum()), 'row is', 'rows are')} named as a summary and not as a person"
         block = Block(kind=BlockKind.PEOPLE, label="", rows=is_summary)
-        table.suspect(ProblemCode.SUSPECT_ROWS, block, what, "", float(is_summary.sum()), stops=True)
+        table.suspect(
+            ProblemCode.SUSPECT_ROWS,
+            block,
+            what,
+            "",
+            float(is_summary.sum()),
+            stops=True,
+        )
 
 
 def _bound_chance(table: BlockTable, distance: FloatArray) -> FloatArray:
-    """Return a bound (N,) of the number of people who lie within a distance (N,) of the mean by chance.
+    """Return a bound (N,) of the number of people who lie within a distance (N,) of the
+    mean by chance.
 
-    With k independent axes, the squared distance d^2 of a person is chi2_k / k, and by Chernoff's bound
-    P(chi2_k / k <= d^2) <= (d^2 exp(1 - d^2))^(k/2). The number of axes is (sum l)^2 / sum l^2 of the eigenvalues l.
+    With k independent axes, the squared distance d^2 of a person is chi2_k / k, and by
+    Chernoff's bound P(chi2_k / k <= d^2) <= (d^2 exp(1 - d^2))^(k/2). The number of
+    axes is (sum l)^2 / sum l^2 of the eigenvalues l.
     """
     Z = table.X[table.usable] - table.X[table.usable].mean(axis=0)
     Z = Z / np.maximum(Z.std(axis=0), 1e-9)
@@ -91,9 +112,14 @@ def _bound_chance(table: BlockTable, distance: FloatArray) -> FloatArray:
 
 
 def _estimate_spread(table: BlockTable) -> FloatArray:
-    """Return the standard deviation (R,) of people within blocks, which differences of blocks must not widen."""
+    """Return the standard deviation (R,) of people within blocks, which differences of
+    blocks must not widen.
+    """
     X = table.X
-    spread = np.minimum(compute_mad(X), MAD_SCALE * np.median(np.abs(np.diff(X, axis=0)), axis=0) / 2**0.5)
+    spread = np.minimum(
+        compute_mad(X),
+        MAD_SCALE * np.median(np.abs(np.diff(X, axis=0)), axis=0) / 2**0.5,
+    )
     if table.main is not None and len(table.main):
         deviations, codes = X.copy(), table.main.codes
         for block in table.main:
@@ -103,14 +129,22 @@ def _estimate_spread(table: BlockTable) -> FloatArray:
 
 
 def _measure_distance_to_means(table: BlockTable, spread: FloatArray) -> FloatArray:
-    """Return the distance (N,) of each row to the nearest mean: of the table, or of a block."""
+    """Return the distance (N,) of each row to the nearest mean: of the table, or of a
+    block.
+    """
     people = table.usable
-    centres = [table.X[people].mean(axis=0), np.median(table.X[people], axis=0), _average(table, people)]
+    centres = [
+        table.X[people].mean(axis=0),
+        np.median(table.X[people], axis=0),
+        _average(table, people),
+    ]
     blocks = [block.rows & people for division in table.given for block in division]
     centres += [_average(table, rows) for rows in blocks if rows.sum() > _MIN_BLOCK]
     distance = np.full(table.n_people, np.inf)
     for centre in centres:
-        distance = np.minimum(distance, np.sqrt(np.square((table.X - centre) / spread).mean(axis=1)))
+        distance = np.minimum(
+            distance, np.sqrt(np.square((table.X - centre) / spread).mean(axis=1))
+        )
     return distance
 
 

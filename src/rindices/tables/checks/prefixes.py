@@ -1,4 +1,6 @@
-"""Structure in ids: parts that a few people share, such as the site in ``IXI012-HH-1211``."""
+"""Structure in ids: parts that a few people share, such as the site in
+``IXI012-HH-1211``.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,7 +15,9 @@ _PART_REGEX = re.compile(r"[A-Za-z]+|\d+")
 
 
 def list_id_parts(ids: Sequence[str]) -> Iterator[pd.Series]:
-    """Yield the parts (N,) of ids that divide people into blocks, such as their first letters."""
+    """Yield the parts (N,) of ids that divide people into blocks, such as their first
+    letters.
+    """
     words = [_PART_REGEX.findall(name) for name in ids]
     n_parts = min(map(len, words), default=0)
     for place in range(n_parts):

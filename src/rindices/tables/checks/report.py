@@ -1,6 +1,7 @@
 """Search the blocks of a table that is read, and report what is suspicious.
 
-Whole sites, groups, files, kinds of ids and ranges of rows are compared (`rindices.tables.checks.search`).
+Whole sites, groups, files, kinds of ids and ranges of rows are compared
+(`rindices.tables.checks.search`).
 """
 
 import re
@@ -12,7 +13,15 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import BoolArray, IntArray
-from rindices.errors import Findings, OffenderKind, Problem, ProblemCode, Severity, join_names, parse_codes
+from rindices.errors import (
+    Findings,
+    OffenderKind,
+    Problem,
+    ProblemCode,
+    Severity,
+    join_names,
+    parse_codes,
+)
 from rindices.tables.checks.block_table import (
     Block,
     BlockKind,
@@ -37,9 +46,22 @@ SUSPECT_CODES = parse_codes(
     "suspect_covariate suspect_copies"
 )
 """Problems that the search of blocks reports."""
-SEARCHED_UNITS = (Unit.MM3, Unit.ML, Unit.MM, Unit.MM2, Unit.NORMALISED, Unit.MIXED, Unit.UNKNOWN)
-_VALUE_ERRORS = parse_codes("not_a_number mixed_units wrong_measure infinite_values negative_values")
-_SAME_OVERLAP, _SAME_SHARE = 0.8, 0.8  # of people of two blocks, and of the blocks of a division
+SEARCHED_UNITS = (
+    Unit.MM3,
+    Unit.ML,
+    Unit.MM,
+    Unit.MM2,
+    Unit.NORMALISED,
+    Unit.MIXED,
+    Unit.UNKNOWN,
+)
+_VALUE_ERRORS = parse_codes(
+    "not_a_number mixed_units wrong_measure infinite_values negative_values"
+)
+_SAME_OVERLAP, _SAME_SHARE = (
+    0.8,
+    0.8,
+)  # of people of two blocks, and of the blocks of a division
 _HEAD_SIZE_REGEX = re.compile(r"head.?(size|vol)|^tiv|^icv|intracranial", re.IGNORECASE)
 _OFFENDER_KINDS = {
     BlockKind.SITE: OffenderKind.SITE,
@@ -52,11 +74,26 @@ _OFFENDER_KINDS = {
 _CURE = "Correct the table, or go on all the same (--on-suspect keep)"
 
 
-def report_blocks(parts: UnfilteredCohort, unit: Unit, policy: str, findings: Findings) -> BlockTable | None:
+def report_blocks(
+    parts: UnfilteredCohort, unit: Unit, policy: str, findings: Findings
+) -> BlockTable | None:
     """Search the blocks of a table, and report what is suspicious.
 
-    parts: of the table; unit: of its regions; policy: ``error`` to stop, or ``keep`` to warn alone; findings: of the
-    file. Returns the table in blocks after the search; None if it cannot be searched.
+    Parameters
+    ----------
+    parts : UnfilteredCohort
+        Content of the table.
+    unit : Unit
+        Unit of the regions.
+    policy : str
+        ``error`` to stop, or ``keep`` to warn.
+    findings : Findings
+        Problems of the file.
+
+    Returns
+    -------
+    BlockTable or None
+        The table after the search. None if it cannot be searched.
     """
     if parts.groups is not None:
         check_scanner_columns(parts, policy, findings)
@@ -67,25 +104,42 @@ def report_blocks(parts: UnfilteredCohort, unit: Unit, policy: str, findings: Fi
         what = "blocks of the table (sites, ranges of rows) were not tested: too few people, or standardised values"
         findings.note(ProblemCode.BLOCKS_NOT_TESTED, what)
         return None
-    problems = [make_problem(table, suspicion, policy, findings.where) for suspicion in search_blocks(table)]
-    copied = {name for problem in problems if problem.code is ProblemCode.SUSPECT_COPIES for name in problem.offenders}
-    is_said = [each.code is ProblemCode.EQUAL_ROWS and not copied.isdisjoint(each.offenders) for each in findings]
-    findings.problems[:] = [each for each, said in zip(findings, is_said, strict=True) if not said]
+    problems = [
+        make_problem(table, suspicion, policy, findings.where)
+        for suspicion in search_blocks(table)
+    ]
+    copied = {
+        name
+        for problem in problems
+        if problem.code is ProblemCode.SUSPECT_COPIES
+        for name in problem.offenders
+    }
+    is_said = [
+        each.code is ProblemCode.EQUAL_ROWS and not copied.isdisjoint(each.offenders)
+        for each in findings
+    ]
+    findings.problems[:] = [
+        each for each, said in zip(findings, is_said, strict=True) if not said
+    ]
     findings.problems += problems
     _note_untested(table, findings)
     return table
 
 
-def make_problem(table: BlockTable, suspicion: Suspicion, policy: str, where: str) -> Problem:
-    """Return a suspicion as a problem: an error if a study must not go on, and the user does not keep the block."""
+def make_problem(
+    table: BlockTable, suspicion: Suspicion, policy: str, where: str
+) -> Problem:
+    """Return a suspicion as a problem: an error if a study must not go on, and the user
+    does not keep the block.
+    """
     block = suspicion.block
     stops = suspicion.stops and policy == "error"
     return Problem(
-        Severity.ERROR if stops else Severity.WARNING,
-        suspicion.what,
-        where,
-        _CURE if stops else "Look at these rows in the file",
-        suspicion.code,
+        severity=Severity.ERROR if stops else Severity.WARNING,
+        what=suspicion.what,
+        where=where,
+        cure=_CURE if stops else "Look at these rows in the file",
+        code=suspicion.code,
         offenders=_name_offenders(table, block),
         offender_kind=_OFFENDER_KINDS.get(block.kind, OffenderKind.PARTICIPANT),
         listing="" if block.kind is BlockKind.TABLE else table.describe_block(block),
@@ -111,7 +165,10 @@ def _note_untested(table: BlockTable, findings: Findings) -> None:
     n_blocks = len(table.blocks)
     counts = Counter(question for question, _ in table.untested)
     if counts:
-        parts = [f"{question} in {min(number, n_blocks)} of {n_blocks} blocks" for question, number in counts.items()]
+        parts = [
+            f"{question} in {min(number, n_blocks)} of {n_blocks} blocks"
+            for question, number in counts.items()
+        ]
         what = "not tested, for too few people or too little information, whether a block fits the others"
         findings.note(ProblemCode.BLOCKS_NOT_TESTED, what, listing=join_names(parts))
     if table.smallest_factors:
@@ -124,7 +181,9 @@ def _note_untested(table: BlockTable, findings: Findings) -> None:
 def build_block_table(parts: UnfilteredCohort) -> BlockTable | None:
     """Return the first scans of a table in blocks; None if it holds too little."""
     people, rows = parts.people, _find_first_rows(parts.table.ids)
-    age, sex = (_find_about(people, names) for names in (formats.AGE_NAMES, formats.SEX_NAMES))
+    age, sex = (
+        _find_about(people, names) for names in (formats.AGE_NAMES, formats.SEX_NAMES)
+    )
     head_size = parts.icv if parts.icv is not None else _find_head_size(parts)
     layout = parts.table.layout
     return make_block_table(
@@ -136,7 +195,9 @@ def build_block_table(parts: UnfilteredCohort) -> BlockTable | None:
         head_size=None if head_size is None else head_size.reset_index(drop=True)[rows],
         groups=_code_groups(parts, rows),
         divisions=_list_divisions(parts, rows),
-        positions=np.flatnonzero(rows) if parts.positions is None else parts.positions[rows],
+        positions=np.flatnonzero(rows)
+        if parts.positions is None
+        else parts.positions[rows],
     )
 
 
@@ -150,7 +211,9 @@ def _find_about(people: JoinedParticipants, names: Sequence[str]) -> pd.Series |
 
 
 def _find_head_size(parts: UnfilteredCohort) -> pd.Series | None:
-    """Return a column that stands for the size of the head where the table has no intracranial volume."""
+    """Return a column that stands for the size of the head where the table has no
+    intracranial volume.
+    """
     about, table = parts.people.frame, parts.table.frame
     named = next((name for name in about if _HEAD_SIZE_REGEX.search(name)), None)
     if named is not None:
@@ -167,16 +230,33 @@ def _code_groups(parts: UnfilteredCohort, rows: BoolArray) -> IntArray | None:
 
 
 def _list_divisions(parts: UnfilteredCohort, rows: BoolArray) -> list[Division]:
-    """Return the divisions of the people in a mask (N,): sites, groups, files, kinds of ids, and scanner columns."""
-    frame, ids = parts.people.frame, np.asarray(parts.table.ids, dtype=object)[rows].tolist()
+    """Return the divisions of the people in a mask (N,): sites, groups, files, kinds of
+    ids, and scanner columns.
+    """
+    frame, ids = (
+        parts.people.frame,
+        np.asarray(parts.table.ids, dtype=object)[rows].tolist(),
+    )
     usual = formats.find_column(frame.columns, formats.SITE_NAMES)
-    sites = parts.sites if parts.sites is not None else None if usual is None else to_text(frame[usual])
+    sites = (
+        parts.sites
+        if parts.sites is not None
+        else None
+        if usual is None
+        else to_text(frame[usual])
+    )
     divisions = [] if sites is None else [divide(BlockKind.SITE, sites[rows])]
     if parts.table.files is not None:
-        divisions.append(divide(BlockKind.FILE, pd.Series(parts.table.files, dtype="object")[rows]))
+        divisions.append(
+            divide(BlockKind.FILE, pd.Series(parts.table.files, dtype="object")[rows])
+        )
     divisions += [divide(BlockKind.PREFIX, part) for part in list_id_parts(ids)]
-    scanners = [(name, texts) for name, texts in find_scanner_columns(frame) if name != usual]
-    divisions += [divide(BlockKind.COLUMN, texts[rows], name) for name, texts in scanners]
+    scanners = [
+        (name, texts) for name, texts in find_scanner_columns(frame) if name != usual
+    ]
+    divisions += [
+        divide(BlockKind.COLUMN, texts[rows], name) for name, texts in scanners
+    ]
     if parts.groups is not None:
         divisions.append(divide(BlockKind.GROUP, parts.groups.labels[rows]))
     n_sites = 0 if sites is None else sites.nunique()
@@ -184,15 +264,23 @@ def _list_divisions(parts: UnfilteredCohort, rows: BoolArray) -> list[Division]:
     distinct: list[Division] = []
     for division in divisions:
         is_new = not any(_are_same(division, other) for other in distinct)
-        if len(division) > 1 and is_new and not (too_many and division.kind is BlockKind.SITE):
+        if (
+            len(division) > 1
+            and is_new
+            and not (too_many and division.kind is BlockKind.SITE)
+        ):
             distinct.append(division)
     return distinct
 
 
 def _are_same(division: Division, other: Division) -> bool:
-    """Return whether nearly all blocks of a division are nearly a block of another one."""
+    """Return whether nearly all blocks of a division are nearly a block of
+    another one.
+    """
     counts = np.zeros((len(division) + 1, len(other) + 1))
     np.add.at(counts, (division.codes, other.codes), 1)
-    either = counts.sum(axis=1, keepdims=True) + counts.sum(axis=0, keepdims=True) - counts
+    either = (
+        counts.sum(axis=1, keepdims=True) + counts.sum(axis=0, keepdims=True) - counts
+    )
     overlap = (counts / np.maximum(either, 1))[: len(division), : len(other)]
     return bool((overlap.max(axis=1) > _SAME_OVERLAP).mean() >= _SAME_SHARE)

@@ -10,7 +10,17 @@ from rindices.tables.layout import formats
 from rindices.tables.regions import UnfilteredCohort
 from rindices.tables.validation.groups import CONTROL, PATIENT
 
-SCANNER_WORDS = ("scanner", "machine", "vendor", "manufacturer", "coil", "protocol", "batch", "software", "version")
+SCANNER_WORDS = (
+    "scanner",
+    "machine",
+    "vendor",
+    "manufacturer",
+    "coil",
+    "protocol",
+    "batch",
+    "software",
+    "version",
+)
 """Words in the name of a column that say how people were measured."""
 MAX_VALUES_SHARE = 1 / 8
 """Most values of such a column, as a share of the people."""
@@ -22,7 +32,9 @@ _SCANNER_REGEX = re.compile(
 
 
 def find_scanner_columns(frame: pd.DataFrame) -> list[tuple[str, pd.Series]]:
-    """Return the columns that say how people were measured, by their names or values, with their texts (N,)."""
+    """Return the columns that say how people were measured, by their names or values,
+    with their texts (N,).
+    """
     found = []
     for name in frame.columns:
         is_named = any(word in str(name).lower() for word in SCANNER_WORDS)
@@ -38,13 +50,20 @@ def find_scanner_columns(frame: pd.DataFrame) -> list[tuple[str, pd.Series]]:
     return found
 
 
-def check_scanner_columns(parts: UnfilteredCohort, policy: str, findings: Findings) -> None:
-    """Report a scanner of which one group alone has been measured, in a column that is not used as the site."""
+def check_scanner_columns(
+    parts: UnfilteredCohort, policy: str, findings: Findings
+) -> None:
+    """Report a scanner of which one group alone has been measured, in a column that is
+    not used as the site.
+    """
     assert parts.groups is not None
     for name, texts in find_scanner_columns(parts.people.frame):
         if formats.find_column([name], formats.SITE_NAMES):
             continue  # these are compared as sites
-        controls, patients = (set(texts[parts.groups.rows(group)].dropna()) for group in (CONTROL, PATIENT))
+        controls, patients = (
+            set(texts[parts.groups.rows(group)].dropna())
+            for group in (CONTROL, PATIENT)
+        )
         if not controls or not patients or controls & patients:
             continue
         what = f"controls and patients share no value of column '{name}', so a difference of scanners passes as disease"

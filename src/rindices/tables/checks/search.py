@@ -1,4 +1,6 @@
-"""All questions about the blocks of a table, one after the other; what one finds is corrected before the next."""
+"""All questions about the blocks of a table, one after the other; what one finds is
+corrected before the next.
+"""
 
 from rindices.tables.checks.block_table import BlockTable, Suspicion
 from rindices.tables.checks.codes import check_codes
@@ -23,7 +25,9 @@ QUESTIONS = (
 
 
 def search_blocks(table: BlockTable) -> list[Suspicion]:
-    """Return what is suspicious about the blocks of a table, whose values are corrected by the way."""
+    """Return what is suspicious about the blocks of a table, whose values are corrected
+    by the way.
+    """
     for ask in QUESTIONS:
         if table.usable.sum() >= table.n_people / 2:
             ask(table)

@@ -3,8 +3,12 @@
 import tomllib
 from importlib.resources import files
 
-NAMES: dict[str, dict[str, str]] = tomllib.loads((files("rindices.tables") / "data" / "names.toml").read_text("utf-8"))
-"""Names of columns and of structures, separated by blanks, and reasons why columns are not used."""
+NAMES: dict[str, dict[str, str]] = tomllib.loads(
+    (files("rindices.tables") / "data" / "names.toml").read_text("utf-8")
+)
+"""Names of columns and of structures, separated by blanks, and reasons why columns are
+not used.
+"""
 
 
 def read_data_rows(name: str) -> list[list[str]]:

@@ -10,12 +10,28 @@ from rindices.tables.layout import read_data_rows
 ICV_CODE = 702
 _COMPOSITE_CODES = range(300, 1000)
 _MUSE_PREFIX_REGEX = re.compile(r"\w*muse_(?:volumes?_)?", re.IGNORECASE)
-_MUSE_COLUMN_REGEX = re.compile(r"(?:X|ROI_|\w*muse_(?:volumes?_)?)?(\d{1,3})(?:\.0)?", re.IGNORECASE)
+_MUSE_COLUMN_REGEX = re.compile(
+    r"(?:X|ROI_|\w*muse_(?:volumes?_)?)?(\d{1,3})(?:\.0)?", re.IGNORECASE
+)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MuseRegion:
-    """One single region of the MUSE atlas."""
+    """A single region of the MUSE atlas.
+
+    Attributes
+    ----------
+    code : int
+        Number of the region.
+    label : str
+        Name of the region.
+    side : str
+        Left, right or middle.
+    tissue : str
+        Kind of tissue.
+    typical_mm3 : float
+        Volume of a typical person.
+    """
 
     code: int
     label: str
@@ -43,20 +59,35 @@ def region_name(code: int) -> str:
 def single_regions() -> dict[int, MuseRegion]:
     """Return the 145 single regions by code."""
     rows = read_data_rows("muse_regions")
-    return {int(row[0]): MuseRegion(int(row[0]), row[1], row[2], row[3], float(row[4])) for row in rows}
+    return {
+        int(row[0]): MuseRegion(
+            code=int(row[0]),
+            label=row[1],
+            side=row[2],
+            tissue=row[3],
+            typical_mm3=float(row[4]),
+        )
+        for row in rows
+    }
 
 
 @cache
 def paper_codes() -> tuple[int, ...]:
     """Return the codes of the paper's 139 regions, in ascending order."""
-    return tuple(code for code, region in sorted(single_regions().items()) if not region.is_ventricle)
+    return tuple(
+        code
+        for code, region in sorted(single_regions().items())
+        if not region.is_ventricle
+    )
 
 
 @lru_cache(maxsize=1_000)
 def find_muse_region(name: str) -> MuseRegion | None:
-    """Return the region of a name such as ``MUSE_47``; None for a name of another atlas.
+    """Return the region of a name such as ``MUSE_47``; None for a name of another
+    atlas.
 
-    Regions of Neuromorphometrics, from which MUSE was made, are called ``NMM_Hippocampus_R``, by CAT12 ``CAT12_...``.
+    Regions of Neuromorphometrics, from which MUSE was made, are called
+    ``NMM_Hippocampus_R``, by CAT12 ``CAT12_...``.
     """
     match = re.fullmatch(r"MUSE_(\d{1,3})|(?:NMM|CAT12)_(\w+)", name)
     if not match:
@@ -66,7 +97,9 @@ def find_muse_region(name: str) -> MuseRegion | None:
 
 
 def region_label(name: str) -> str:
-    """Return the label of a MUSE region, ``Hippocampus_R`` for ``MUSE_47``; other names are returned as they are."""
+    """Return the label of a MUSE region, ``Hippocampus_R`` for ``MUSE_47``; other names
+    are returned as they are.
+    """
     region = find_muse_region(name)
     return region.label if region else name
 
@@ -74,14 +107,19 @@ def region_label(name: str) -> str:
 def parse_muse_codes(header: Iterable[str]) -> dict[str, int]:
     """Return the MUSE code, single or composite, of each column that has one.
 
-    Headers differ between versions: ``702``, ``DL_MUSE_Volume_702``, ``X702``, ``Hippocampus_R``.
+    Headers differ between versions: ``702``, ``DL_MUSE_Volume_702``, ``X702``,
+    ``Hippocampus_R``.
     """
     labels = {region.label.lower(): code for code, region in single_regions().items()}
     labels["icv"] = ICV_CODE
     codes = {}
     for column in header:
         match = _MUSE_COLUMN_REGEX.fullmatch(column)
-        code = int(match[1]) if match else labels.get(_MUSE_PREFIX_REGEX.sub("", column).lower())
+        code = (
+            int(match[1])
+            if match
+            else labels.get(_MUSE_PREFIX_REGEX.sub("", column).lower())
+        )
         if code is not None and (code in single_regions() or code in _COMPOSITE_CODES):
             codes[column] = code
     return codes

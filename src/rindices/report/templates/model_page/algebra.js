@@ -11,6 +11,35 @@ function multiply(a, b, rows, inner, columns) {
   return product;
 }
 
+// Standard normal distribution: a series near 0, a continued fraction in the tails.
+function computeNormal(x) {
+  const size = Math.abs(x) / Math.SQRT2;
+  if (size < 2.5) {
+    let term = size;
+    let sum = size;
+    for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(sum) && n < 200; n++) {
+      term *= (2 * size * size) / (2 * n + 1);
+      sum += term;
+    }
+    const half = (sum * Math.exp(-size * size)) / Math.sqrt(Math.PI);
+    return x < 0 ? 0.5 - half : 0.5 + half;
+  }
+  let fraction = 0;
+  for (let n = 60; n > 0; n--) fraction = n / 2 / (size + fraction);
+  const tail = Math.exp(-size * size) / (2 * Math.sqrt(Math.PI) * (size + fraction));
+  return x < 0 ? tail : 1 - tail;
+}
+
+function invertNormal(share) {
+  let x = 0;
+  for (let n = 0; n < 60; n++) {
+    const step = (share - computeNormal(x)) * Math.sqrt(2 * Math.PI) * Math.exp((x * x) / 2);
+    x += step;
+    if (Math.abs(step) < 1e-14) break;
+  }
+  return x;
+}
+
 // Lower Cholesky factor of a symmetric positive definite matrix.
 function factorise(matrix, size) {
   const root = new Float64Array(size * size);

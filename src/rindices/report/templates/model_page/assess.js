@@ -4,6 +4,7 @@ const RANGE_TOLERANCE = 0.05;
 const MIN_REGION_SHARE = 0.08;
 const MAX_NAMED_REGIONS = 4;
 const MAX_MEDIAN_SHIFT = 30;
+const [AGE_TOLERANCE, HALF_90] = [0.05, 1.6448536269514722];
 
 // Columns of the regions, under any of the names by which rindices apply knows them.
 function findRegionColumns(model, table) {
@@ -104,6 +105,38 @@ function computeBounds(model, arrays, result) {
     const middle = interpolateAt("middle");
     const [low, high] = ["low", "high"].map((name) => index + middle + (interpolateAt(name) - middle) * widening);
     return [Math.min(low, index), Math.max(high, index)];
+  });
+}
+
+// Centiles among healthy people of the same age and sex, with 90 % intervals (rindices.model.centiles); null outside their ages.
+function computeCentiles(model, arrays, indices, age, sex) {
+  const get = (name) => arrays[`centiles.${name}`];
+  const [first, last] = get("ages");
+  const tolerance = AGE_TOLERANCE * (last - first);
+  const male = model.healthy.sexes.indexOf(sex);
+  if (male < 0 || !(age >= first - tolerance && age <= last + tolerance)) return null;
+  const decades = (age - get("centre")[0]) / 10;
+  const terms = { mean: [1, decades, decades * decades, male], spread: [1, decades, male] };
+  const people = get("people")[0];
+  const part = (name, m) => get(name).subarray((m * get(name).length) / model.patterns, ((m + 1) * get(name).length) / model.patterns);
+  return Array.from(indices, (index, m) => {
+    const predict = (name) => terms[name].reduce((sum, term, k) => sum + term * part(name, m)[k], 0);
+    const project = (name) => {
+      const own = terms[name];
+      return own.reduce((sum, a, i) => sum + own.reduce((inner, b, j) => inner + a * b * part(`${name}_error`, m)[i * own.length + j], 0), 0);
+    };
+    const sd = Math.exp(predict("spread"));
+    const z = (index - predict("mean")) / sd;
+    const knots = part("knots", m);
+    const groups = knots.length - 2;
+    const shares = Array.from(knots, (_, k) => (k === 0 ? 0 : k > groups ? 1 : (k - 0.5) / groups));
+    const least = 0.5 / (people + 1);
+    const share = Math.min(Math.max(interpolate(z, knots, shares), least), 1 - least);
+    const normal = invertNormal(share);
+    const density = Math.exp((-normal * normal) / 2) / Math.sqrt(2 * Math.PI);
+    const variance = project("mean") / sd ** 2 + z * z * project("spread") + (share * (1 - share)) / (people * density ** 2);
+    const half = HALF_90 * Math.sqrt(Math.max(variance, 0));
+    return [share, computeNormal(normal - half), computeNormal(normal + half)].map((value) => 100 * value);
   });
 }
 

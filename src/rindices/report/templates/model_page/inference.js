@@ -3,6 +3,7 @@ const LOG_FLOOR = 0.1;
 const IDENTITY_THRESHOLD = 1e-6;
 const MIN_EIGENVALUE = 1e-9;
 const CONTROL_MEAN = 1;
+const LEAKY_SLOPE = 0.2;
 const HEALTHY_SHARE = 0.95;
 const [CANDIDATE_LIMIT, NEW_LIMIT, MAX_WRONG_SHARE] = [4, 5.5, 0.3];
 const [WRAP_START, WRAP_END, MAX_SIZE] = [2.5, 4, 50];
@@ -148,6 +149,31 @@ class Member {
   }
 }
 
+// A network that estimates R-indices (rindices.learners.inference.SurrealHead), its first two layers multiplied.
+class Network {
+  constructor(model, arrays, number) {
+    Object.assign(this, { model, order: model.orders[number] });
+    for (const name of ["joined", "weight2", "bias2", "weight3", "bias3"]) this[name] = arrays[`member${number}.${name}`];
+    this.size = model.regions.length;
+    [this.wide, this.narrow] = [this.weight2.length / this.bias2.length, this.bias2.length];
+  }
+
+  infer(values) {
+    const { size, wide, narrow, model: { patterns } } = this;
+    const relu = (x) => (x > 0 ? x : LEAKY_SLOPE * x);
+    const person = new Float64Array(size + 1).fill(1);
+    for (let r = 0; r < size; r++) person[r] = relu(values[r]);
+    const indices = new Float64Array(patterns);
+    for (let m = 0; m < patterns; m++) {
+      const block = this.joined.subarray(m * (size + 1) * wide, (m + 1) * (size + 1) * wide);
+      const first = multiply(person, block, 1, size + 1, wide).map(relu);
+      const second = multiply(first, this.weight2, 1, wide, narrow).map((value, k) => relu(value + this.bias2[k]));
+      multiply(second, this.weight3, 1, narrow, patterns).forEach((value, k) => { indices[k] += value + this.bias3[k]; });
+    }
+    return this.order.map((k) => indices[k]);
+  }
+}
+
 // Knots by pattern that map R-indices of people who lack regions to those of complete people (IndexMap.fit).
 function fitIndexMap(reduced, complete, order) {
   const kept = Math.floor(HEALTHY_SHARE * reduced[0].length);
@@ -254,14 +280,15 @@ class Consensus {
     Object.assign(this, { model, arrays, reduced: new Map() });
     model.points = arrays.points;
     this.training = arrays["training.mean"] ? new TrainingPeople(model, arrays) : null;
-    this.members = model.orders.map((_, k) => new Member(model, arrays, k));
+    this.drawsPeople = model.kind === "contrastive" || model.kind === "surreal";
+    this.members = model.orders.map((_, k) => (model.kind === "surreal" ? new Network(model, arrays, k) : new Member(model, arrays, k)));
   }
 
   leaveOut(missing) {
     const key = missing.join();
     if (!this.reduced.has(key)) {
       if (this.reduced.size > 50) this.reduced.clear();
-      this.reduced.set(key, this.model.kind === "contrastive" ? this.drawPeople(missing) : this.reducePosteriors(missing));
+      this.reduced.set(key, this.drawsPeople ? this.drawPeople(missing) : this.reducePosteriors(missing));
     }
     return this.reduced.get(key);
   }
@@ -305,11 +332,11 @@ class Consensus {
   infer(values, memberValues) {
     const missing = [];
     values.forEach((value, r) => { if (Number.isNaN(value)) missing.push(r); });
-    const { patterns, kind } = this.model;
+    const { drawsPeople, model: { patterns } } = this;
     const { posteriors, added, maps } = missing.length ? this.leaveOut(missing) : {};
-    const fill = (own) => (missing.length && kind === "contrastive" ? this.training.fill(own, missing) : own);
+    const fill = (own) => (missing.length && drawsPeople ? this.training.fill(own, missing) : own);
     const people = (memberValues || [values]).map(fill);
-    const all = this.members.map((member, k) => member.infer(people[k % people.length], kind === "contrastive" ? null : posteriors ? posteriors[k] : undefined));
+    const all = this.members.map((member, k) => member.infer(people[k % people.length], drawsPeople ? null : posteriors ? posteriors[k] : undefined));
     const indices = new Float64Array(patterns);
     const variance = new Float64Array(patterns);
     for (let m = 0; m < patterns; m++) {

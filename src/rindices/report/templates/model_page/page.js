@@ -56,8 +56,11 @@ function preparePeople(model, arrays, tables) {
   if (model.sites && getCell(model.site_names, people[0]) === null) throw new Error("the column of the site is missing: add it.");
   const refused = [];
   const ready = [];
+  const isKnown = (name) => getCell([name], people[0]) !== null;
+  const hasCentiles = model.healthy !== null && isKnown("age") && isKnown("sex");
   for (const person of people) {
     const problems = [];
+    if (hasCentiles) [person.age, person.sex] = [parseNumber(getCell(["age"], person) ?? ""), getCell(["sex"], person)];
     person.volumes = readRegions(model, table, columns, person.row, problems);
     person.covariates = model.covariates.map((covariate) => getCell(listCovariateNames(model, covariate), person) ?? "");
     const design = encodeCovariates(model, person.covariates, problems);
@@ -72,15 +75,17 @@ function preparePeople(model, arrays, tables) {
     ready.push(person);
   }
   checkTable(model, ready);
-  return { ready, refused, absent, hasSessions };
+  return { ready, refused, absent, hasSessions, hasCentiles };
 }
 
 async function assessTables(model, arrays, consensus, tables, onProgress) {
-  const { ready, refused, absent, hasSessions } = preparePeople(model, arrays, tables);
+  const { ready, refused, absent, hasSessions, hasCentiles } = preparePeople(model, arrays, tables);
   const results = [];
   for (let k = 0; k < ready.length; k++) {
     const person = ready[k];
     const outcome = assessPerson(model, arrays, consensus, person);
+    if (hasCentiles && outcome.indices) outcome.centiles = computeCentiles(model, arrays, outcome.indices, person.age, person.sex);
+    Object.assign(outcome, { age: person.age, sex: person.sex });
     if (outcome.why) refused.push({ id: person.session === null ? person.id : `${person.id} ${person.session}`, why: outcome.why });
     else results.push(outcome);
     if (k % PEOPLE_PER_TURN === 0) {
@@ -88,11 +93,12 @@ async function assessTables(model, arrays, consensus, tables, onProgress) {
       await new Promise((done) => setTimeout(done));
     }
   }
-  return { results, refused, absent, hasSessions };
+  return { results, refused, absent, hasSessions, hasCentiles };
 }
 
 function assessPerson(model, arrays, consensus, person) {
   const wrong = model.empties_outliers ? consensus.training.findWrongCells(Array.from(person.values)) : [];
+  if (!consensus.training && person.values.some(Number.isNaN)) return { why: `a value is missing, and this model needs all ${model.noun}` };
   const empty = (values) => values.map((value, r) => (wrong.includes(r) ? NaN : value));
   const result = consensus.infer(empty(person.values), person.memberValues && person.memberValues.map(empty));
   let information = arrays["intervals.knots"] ? 1 : null;
@@ -110,16 +116,18 @@ function assessPerson(model, arrays, consensus, person) {
   return { id, session, covariates, values: empty(person.values), indices: result.indices, bounds, information, unusual, reasons, missingRegions: result.missing, wrongRegions: wrong };
 }
 
-function listColumns(model, arrays, hasSessions) {
+function listColumns(model, arrays, { hasSessions, hasCentiles }) {
   const names = Array.from({ length: model.patterns }, (_, m) => `r${m + 1}`);
   const ends = arrays["intervals.knots"] ? [...names.flatMap((name) => [`${name}_low`, `${name}_high`]), "information"] : [];
-  return ["participant_id", ...(hasSessions ? ["session_id"] : []), ...names, ...ends, ...(model.has_distances ? ["unusual"] : []), "novel", "novel_because"];
+  const centiles = hasCentiles ? names.flatMap((name) => ["centile", "centile_low", "centile_high"].map((end) => `${name}_${end}`)) : [];
+  return ["participant_id", ...(hasSessions ? ["session_id"] : []), ...names, ...ends, ...centiles, ...(model.has_distances ? ["unusual"] : []), "novel", "novel_because"];
 }
 
-function listCells(result, hasSessions) {
+function listCells(result, { hasSessions, hasCentiles }) {
+  const centiles = hasCentiles ? (result.centiles ?? Array(result.indices.length).fill(["", "", ""])).flat() : [];
   const unusual = result.unusual === null ? [] : [result.unusual];
   const flags = [result.reasons.length ? "True" : "False", result.reasons.join("; ")];
-  return [result.id, ...(hasSessions ? [result.session] : []), ...result.indices, ...(result.bounds ? [...result.bounds.flat(), result.information] : []), ...unusual, ...flags];
+  return [result.id, ...(hasSessions ? [result.session] : []), ...result.indices, ...(result.bounds ? [...result.bounds.flat(), result.information] : []), ...centiles, ...unusual, ...flags];
 }
 
 // Texts that a spreadsheet would run as a formula get an apostrophe before them, as in the files of rindices.
@@ -127,29 +135,31 @@ function protectText(text) {
   return /^'*[=+\-@]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) ? `'${text}` : text;
 }
 
-function formatTsv(model, arrays, { results, hasSessions }) {
-  const lines = results.map((result) => listCells(result, hasSessions).map((cell) => (typeof cell === "string" ? protectText(cell) : String(cell))).join("\t"));
-  return `${[listColumns(model, arrays, hasSessions).join("\t"), ...lines].join("\n")}\n`;
+function formatTsv(model, arrays, outcome) {
+  const lines = outcome.results.map((result) => listCells(result, outcome).map((cell) => (typeof cell === "string" ? protectText(cell) : String(cell))).join("\t"));
+  return `${[listColumns(model, arrays, outcome).join("\t"), ...lines].join("\n")}\n`;
 }
 
 function showResults(model, arrays, outcome, sheet, get) {
-  const { results, refused, absent, hasSessions } = outcome;
+  const { results, refused, absent } = outcome;
   const novel = results.filter((result) => result.reasons.length).length;
   const people = new Set(results.map((result) => result.id)).size;
   const visits = people < results.length ? `${results.length.toLocaleString("en")} visits of ` : "";
   const noun = visits ? "visits" : "people";
-  const notes = [`${visits}${people.toLocaleString("en")} people have R-indices; ${novel.toLocaleString("en")} of them are unlike the training people: rely less on theirs.`];
+  const notes = [`${visits}${people.toLocaleString("en")} people have R-indices; ${novel.toLocaleString("en")} of them are unlike the ${model.compared}: rely less on theirs.`];
   const short = results.filter((result) => result.missingRegions.length).length;
   if (absent.length) notes.push(`The table lacks ${absent.length} ${model.noun} (${absent.slice(0, 5).join(", ")}): R-indices come from the others, and intervals are wider.`);
   else if (short) notes.push(`${short} ${noun} lack ${model.noun}: their R-indices come from the others, and their intervals are wider.`);
   const wrong = results.reduce((sum, result) => sum + result.wrongRegions.length, 0);
   if (wrong) notes.push(`${wrong} cells do not fit the other ${model.noun} of their person and are treated as missing: check these measurements.`);
-  if (results.length >= 2 && novel >= 2 && novel >= 0.2 * results.length) notes.push("This table looks unlike the training people. Another scanner, unit, order of columns or age range?");
+  if (results.length >= 2 && novel >= 2 && novel >= 0.2 * results.length) notes.push(`This table looks unlike the ${model.compared}. Another scanner, unit, order of columns or age range?`);
   for (const { id, why } of refused.slice(0, 20)) notes.push(`${id} is refused: ${why}.`);
   if (refused.length > 20) notes.push(`${refused.length - 20} more are refused.`);
   get("notes").replaceChildren(...notes.map((note) => Object.assign(document.createElement("li"), { textContent: note })));
+  if (outcome.hasCentiles) notes.push(model.healthy.meaning);
+  else if (model.healthy) notes.push("With the columns age and sex, R-indices get their centiles among healthy people.");
   const listed = results.slice(0, MAX_SHOWN);
-  fillTable(get("results"), listColumns(model, arrays, hasSessions), listed.map((result) => listCells(result, hasSessions)));
+  fillTable(get("results"), listColumns(model, arrays, outcome), listed.map((result) => listCells(result, outcome)));
   get("results").querySelectorAll("tbody tr").forEach((row, k) => row.firstChild.replaceChildren(makeElement("button", { type: "button", onclick: () => sheet.show(results[k]) }, results[k].id)));
   const names = new Map(results.map((result) => [result.session === null ? result.id : `${result.id}, ${result.session}`, result]));
   get("people").replaceChildren(...[...names.keys()].slice(0, MAX_OFFERED).map((name) => makeElement("option", { value: name })));

@@ -16,12 +16,22 @@ function describeShare(share, model) {
   return share >= model.ranks[model.ranks.length - 1] ? `more than ${Math.floor(100 * share)} of 100` : `about ${Math.round(100 * share)} of 100`;
 }
 
+// What an R-index means, in one sentence.
+function describeCentile(model, result, m) {
+  const [low, high] = result.centiles[m].slice(1).map(Math.round);
+  const centile = result.centiles[m][0];
+  const number = centile < 1 ? "fewer than 1" : centile > 99 ? "more than 99" : Math.round(centile);
+  const people = result.sex === model.healthy.sexes[1] ? "men" : "women";
+  return `Higher than in ${number} of 100 healthy ${people} of ${formatNumber(Math.round(result.age), 0)} years (90 % interval ${low} to ${high}).`;
+}
+
 // An R-index in words: the number, its place in both groups, and whether controls have such values.
 function describeIndex(model, result, m) {
   const value = result.indices[m];
   const bounds = result.bounds && result.bounds[m];
   const texts = [`${formatNumber(value)}${bounds ? ` (90 % interval ${formatNumber(bounds[0])} to ${formatNumber(bounds[1])})` : ""}.`];
-  if (!model.quantiles) return texts[0];
+  if (result.centiles) texts.push(describeCentile(model, result, m));
+  if (!model.quantiles) return texts.join(" ");
   const [controls, patients] = ["control", "patient"].map((group) => describeShare(computeCentile(model, group, m, value), model));
   const end = getQuantile(model, "control", m, WHOLE[1]);
   const [low, high] = bounds ?? [value, value];
@@ -44,13 +54,13 @@ function listUnusual(model, result) {
     const more = regions.length > MAX_LISTED ? ` and ${regions.length - MAX_LISTED} more` : "";
     return `${regions.slice(0, MAX_LISTED).map((r) => model.sheet.regions[r]).join("; ")}${more}`;
   };
-  const lines = result.reasons.length ? [`Unlike the people of the study, so rely less on the R-indices: ${result.reasons.join("; ")}.`] : [];
+  const lines = result.reasons.length ? [`Unlike the ${model.people}, so rely less on the R-indices: ${result.reasons.join("; ")}.`] : [];
   const absent = result.missingRegions.filter((r) => !result.wrongRegions.includes(r));
   if (absent.length) lines.push(`Not measured, ${absent.length} of ${model.regions.length} ${model.noun}: ${name(absent)}. The R-indices come from the others.`);
   if (result.wrongRegions.length) lines.push(`Left out, because they do not fit the person's other ${model.noun}: ${name(result.wrongRegions)}. Check these measurements.`);
   if (result.information !== null && result.information < 1) lines.push(`What was measured determines ${Math.floor(100 * result.information)} % of the least known R-index; the intervals allow for the rest.`);
-  if (!lines.length) lines.push(`Nothing: all ${model.noun} were measured, and the person is like the people of the study.`);
-  if (result.unusual !== null) lines.push(`${Math.floor(100 * result.unusual)} of 100 people of the study are nearer to the average than this person.`);
+  if (!lines.length) lines.push(`Nothing: all ${model.noun} were measured, and the person is like the ${model.people}.`);
+  if (result.unusual !== null) lines.push(`${Math.floor(100 * result.unusual)} of 100 ${model.people} are nearer to the average than this person.`);
   return lines;
 }
 
