@@ -35,7 +35,7 @@ from rindices.analysis.study_results import read_record
 from rindices.errors import Findings, RindicesError
 from rindices.model.records import CohortRecord
 from rindices.tables.cohort import Cohort, describe_cohort
-from rindices.tables.io.frames import read_frame
+from rindices.tables.sources.frames import read_frame
 
 RESULTS = Path(__file__).parent / "results"
 MAX_MEMORY_BYTES, MAX_SECONDS = 4_000_000_000, 20.0

@@ -46,7 +46,7 @@ from rindices.study.artefacts import (
 from rindices.study.config import make_study
 from rindices.study.study import Study
 from rindices.tables.cohort import SITE, Cohort, attach_visits
-from rindices.tables.layout.sides import pair_sides
+from rindices.tables.layouts.sides import pair_sides
 
 RESULTS = Path(__file__).parent / "results" / "artefact_limits.md"
 FIRST_SEED, N_STUDIES = 100, 20

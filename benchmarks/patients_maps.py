@@ -20,7 +20,7 @@ from rindices.plot import brain
 from rindices.report import figures
 from rindices.study.group_tests import run_group_tests
 from rindices.tables.cohort import Cohort
-from rindices.tables.layout.region_names import label_regions
+from rindices.tables.layouts.region_names import label_regions
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "patients_maps.png"

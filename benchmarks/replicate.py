@@ -42,7 +42,7 @@ from rindices.experiments.tasks import TASKS
 from rindices.learners.contrastive.estimator import ContrastiveICA
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.tables.cohort import SITE
-from rindices.tables.layout.muse import region_label
+from rindices.tables.layouts.muse import region_label
 
 OUT = Path(__file__).parent / "results" / "replicate"
 SHARED = {"same": (0, 1, 2), "two": (0, 1, 3)}

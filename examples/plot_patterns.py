@@ -13,7 +13,7 @@ import numpy as np
 
 import rindices as ri
 from rindices.selection.agreement import pattern_c_index
-from rindices.tables.layout.muse import single_regions
+from rindices.tables.layouts.muse import single_regions
 
 simulated = ri.simulate_cohort("basic", seed=1)
 cohort = simulated.cohort

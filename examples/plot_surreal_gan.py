@@ -17,7 +17,7 @@ from rindices import plot
 from rindices.learners.gan.callbacks import ProgressLine
 from rindices.learners.gan.recipe import SURREAL_GAN
 from rindices.selection.agreement import pattern_c_index
-from rindices.tables.layout.region_names import label_regions
+from rindices.tables.layouts.region_names import label_regions
 
 simulated = ri.simulate_cohort("small", seed=0)
 cohort = simulated.cohort

@@ -16,7 +16,7 @@ import rindices as ri
 from rindices.errors import Problem
 from rindices.experiments.simulate import SimulatedCohort
 from rindices.experiments.tasks import TASKS
-from rindices.tables.layout.muse import paper_codes, single_regions
+from rindices.tables.layouts.muse import paper_codes, single_regions
 from tests.cohorts import simulate_few_regions
 from tests.printed_commands import list_faults
 from tests.report.helpers import omit_pictures

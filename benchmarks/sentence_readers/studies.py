@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from rindices.experiments.reference import AGE_CENTRE, load_reference
-from rindices.tables.layout.muse import single_regions
+from rindices.tables.layouts.muse import single_regions
 
 ID, SESSION, GROUP, SITE = "participant_id", "session_id", "group", "site"
 DATA = Path("../shared/data")

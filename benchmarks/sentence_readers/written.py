@@ -19,7 +19,7 @@ from scipy import stats
 from scipy.optimize import linear_sum_assignment
 
 from benchmarks.sentence_readers.studies import GROUP, ID, SESSION, SITE, Study, Truth
-from rindices.tables.layout.region_names import label_regions
+from rindices.tables.layouts.region_names import label_regions
 
 NEGLIGIBLE = 0.3
 """True change, in standard deviations of controls, whose sign is not held against a

@@ -11,8 +11,8 @@ import pandas as pd
 from rindices._typing import FloatArray
 from rindices.experiments.simulate import SimulatedCohort, simulate_cohort
 from rindices.experiments.tasks import TASKS, SimulationTask, make_task_with_patterns
+from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.cohort import GROUP, SITE, Cohort
-from rindices.tables.validation.groups import CONTROL, PATIENT
 
 # log odds of being a patient per standard deviation of age above the mean, half below
 # it

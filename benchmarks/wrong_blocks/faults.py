@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.wrong_blocks.tables import AGE, GROUP, HEAD, ID, SEX, SITE, RealTable
-from rindices.tables.layout.sides import pair_sides
+from rindices.tables.layouts.sides import pair_sides
 
 Random = np.random.Generator
 Rows = np.ndarray

@@ -15,7 +15,7 @@ from rindices.analysis.replicate import (
 )
 from rindices.errors import AnalysisError
 from rindices.model.normal_reference import load_muse_reference
-from rindices.tables.layout.muse import region_label
+from rindices.tables.layouts.muse import region_label
 
 REFERENCE = load_muse_reference()
 CORRELATION = REFERENCE.correlation

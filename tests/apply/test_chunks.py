@@ -20,8 +20,8 @@ from rindices.apply.chunks import StreamResult, apply_stream, find_repeated_hash
 from rindices.errors import ModelError, ProblemCode, RindicesError, TableError
 from rindices.experiments.tasks import TASKS
 from rindices.tables.chunks import ChunkSize
-from rindices.tables.io.frames import list_table_files
 from rindices.tables.options import TableOptions
+from rindices.tables.sources.frames import list_table_files
 from rindices.tables.validate import TableRequest
 from tests.cohorts import fit_tiny_model, simulate_few_regions
 

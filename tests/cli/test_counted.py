@@ -19,8 +19,8 @@ import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import Findings, RindicesError
 from rindices.tables import readers  # noqa: F401  (imported once, before files vanish)
-from rindices.tables.io import frames
-from rindices.tables.io.lines import Dialect
+from rindices.tables.sources import frames
+from rindices.tables.sources.lines import Dialect
 
 PEOPLE = 60
 

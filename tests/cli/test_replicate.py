@@ -12,7 +12,7 @@ import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import AnalysisError
 from rindices.experiments.simulate import write_cohort
-from rindices.tables.layout.muse import region_label
+from rindices.tables.layouts.muse import region_label
 from tests.cohorts import simulate_few_regions
 from tests.report.helpers import omit_pictures
 

@@ -8,7 +8,7 @@ import pytest
 import rindices as ri
 from rindices.experiments.reference import FittedHealthyReference, load_reference
 from rindices.tables.cohort import Cohort
-from rindices.tables.layout.muse import paper_codes
+from rindices.tables.layouts.muse import paper_codes
 
 
 def test_simulated_controls_are_like_ixi(shared: Path) -> None:

@@ -2,7 +2,7 @@
 
 import rindices as ri
 from rindices.experiments.tasks import TASKS, make_task_with_patterns
-from rindices.tables.layout.muse import region_label
+from rindices.tables.layouts.muse import region_label
 
 
 def count_shared_regions(task: str) -> list[int]:

@@ -14,7 +14,7 @@ pytest.importorskip("nilearn")
 from rindices.plot import brain, geometry
 from rindices.plot.geometry import OUTSIDE_BRAIN
 from rindices.report import figures
-from rindices.tables.layout.muse import paper_codes, region_name
+from rindices.tables.layouts.muse import paper_codes, region_name
 
 MUSE = tuple(region_name(code) for code in paper_codes())
 WHITE = tuple(region_name(code) for code in range(81, 96))

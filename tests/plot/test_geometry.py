@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("nilearn")
 
 from rindices.plot.geometry import load_atlas
-from rindices.tables.layout.muse import single_regions
-from rindices.tables.layout.region_names import BrainStructure
+from rindices.tables.layouts.muse import single_regions
+from rindices.tables.layouts.region_names import BrainStructure
 
 
 @pytest.mark.parametrize("name", ["muse", "desikan_killiany", "destrieux"])

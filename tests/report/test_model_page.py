@@ -21,7 +21,7 @@ from rindices.experiments.tasks import make_task_with_patterns
 from rindices.learners.inference import InteractingHead, TrajectoryHead
 from rindices.report.model_page import export_page, pack_triangle
 from rindices.tables.cohort import Cohort
-from rindices.tables.layout.region_names import label_regions
+from rindices.tables.layouts.region_names import label_regions
 from tests.cohorts import simulate_few_regions
 
 READY = "document.getElementById('status').textContent === 'Ready.'"

@@ -18,7 +18,7 @@ from rindices.model.findings import make_pattern_finding
 from rindices.model.records import PatternRecord, Reproduction
 from rindices.report.formatting import format_p_value
 from rindices.report.sections import load_statements
-from rindices.tables.layout.freesurfer import infer_measure
+from rindices.tables.layouts.freesurfer import infer_measure
 from tests.report.helpers import get_section_text, get_text, omit_pictures
 
 VOLUMES = ["Left-Hippocampus", "Right-Hippocampus", "Left-Amygdala", "Right-Amygdala"]

@@ -19,7 +19,7 @@ from rindices.study.artefacts import find_artefacts
 from rindices.study.config import make_study
 from rindices.study.study import Study
 from rindices.tables.cohort import GROUP, ID, SITE, Cohort, attach_visits
-from rindices.tables.layout.sides import pair_sides
+from rindices.tables.layouts.sides import pair_sides
 from tests.cohorts import simulate_few_regions
 
 

@@ -20,9 +20,9 @@ from rindices.tables.chunks import (
     merge_problems,
     split_into_chunks,
 )
-from rindices.tables.io.frames import list_table_files, read_block
-from rindices.tables.io.lines import Dialect, split_lines
 from rindices.tables.options import TableOptions
+from rindices.tables.sources.frames import list_table_files, read_block
+from rindices.tables.sources.lines import Dialect, split_lines
 from rindices.tables.validate import TableRequest, ValidationResult, validate_table
 from tests.cohorts import simulate_few_regions
 

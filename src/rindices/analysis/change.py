@@ -29,8 +29,8 @@ from rindices.errors import (
     join_names,
     name_arguments,
 )
+from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.cohort import GROUP, ID, MAX_YEARS_BETWEEN_VISITS, SESSION
-from rindices.tables.validation.groups import CONTROL, PATIENT
 
 NOMINAL_COVERAGE = 0.9
 _MIN_GROUP_SIZE = 3

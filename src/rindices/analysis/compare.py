@@ -13,8 +13,8 @@ from scipy import special
 import rindices.analysis.tidy as tidy
 from rindices._typing import AnyArray, BoolArray, FloatArray
 from rindices.errors import AnalysisError, join_names, name_arguments
+from rindices.tables.checks.groups import CONTROL
 from rindices.tables.cohort import GROUP, ID, SESSION
-from rindices.tables.validation.groups import CONTROL
 from rindices.wording import load_columns
 
 SEVERITY_CUTS = (0.4, 0.7)

@@ -21,11 +21,11 @@ from rindices.json_files import read_json
 from rindices.model.fitted import FittedModel, load
 from rindices.model.records import CohortRecord
 from rindices.tables.cohort import SITE
-from rindices.tables.io.frames import normalise_column_name
-from rindices.tables.layout.cortex_atlases import GLASSER, SCHAEFER
-from rindices.tables.layout.formats import SITE_NAMES, detect_layout, find_column
-from rindices.tables.layout.freesurfer import ICV_NAMES, canonicalise_region_name
-from rindices.tables.layout.muse import parse_muse_codes, region_label, region_name
+from rindices.tables.layouts.cortex_atlases import GLASSER, SCHAEFER
+from rindices.tables.layouts.formats import SITE_NAMES, detect_layout, find_column
+from rindices.tables.layouts.freesurfer import ICV_NAMES, canonicalise_region_name
+from rindices.tables.layouts.muse import parse_muse_codes, region_label, region_name
+from rindices.tables.sources.frames import normalise_column_name
 from rindices.wording import FEATURE_UNIT, get_nouns
 
 MODEL_FILE = "model.safetensors"

@@ -25,8 +25,8 @@ from sklearn.metrics import roc_auc_score
 
 from rindices._typing import FloatArray
 from rindices.errors import AnalysisError, join_names, name_arguments
+from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.cohort import GROUP, ID, SESSION
-from rindices.tables.validation.groups import CONTROL, PATIENT
 from rindices.wording import load_columns
 
 COLUMN_DESCRIPTIONS = load_columns("replication")

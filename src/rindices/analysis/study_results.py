@@ -31,9 +31,9 @@ from rindices.model.records import (
     SelectionRecord,
 )
 from rindices.study.subgroups import SUBGROUP_DESCRIPTIONS
+from rindices.tables.checks.groups import PATIENT
 from rindices.tables.cohort import GROUP, ID, SESSION
-from rindices.tables.io.spreadsheet import restore_texts
-from rindices.tables.validation.groups import PATIENT
+from rindices.tables.sources.spreadsheet import restore_texts
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 _EFFECT_COLUMNS = ("region", "d", "low", "high", "q")

@@ -23,14 +23,14 @@ from rindices.errors import (
     join_names,
 )
 from rindices.preprocess.residualise import build_design_matrix, derive_codings
-from rindices.tables.cohort import GROUP, ID, PERSON_COLUMNS, SESSION, Cohort
-from rindices.tables.io.spreadsheet import protect_texts
-from rindices.tables.validation.groups import CONTROL, PATIENT
-from rindices.tables.validation.missing_codes import (
+from rindices.tables.checks.groups import CONTROL, PATIENT
+from rindices.tables.checks.missing_codes import (
     NO_CODES,
     mask_missing_codes,
     report_codes,
 )
+from rindices.tables.cohort import GROUP, ID, PERSON_COLUMNS, SESSION, Cohort
+from rindices.tables.sources.spreadsheet import protect_texts
 from rindices.wording import load_columns
 
 SMALL_GROUP_SIZE = 20

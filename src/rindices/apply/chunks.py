@@ -58,8 +58,8 @@ from rindices.tables.chunks import (
     split_into_chunks,
 )
 from rindices.tables.cohort import ID, SESSION
-from rindices.tables.io.frames import list_table_files
-from rindices.tables.io.lines import explain_read_errors
+from rindices.tables.sources.frames import list_table_files
+from rindices.tables.sources.lines import explain_read_errors
 from rindices.tables.validate import TableRequest
 from rindices.threads import limit_blas_threads
 from rindices.wording import FEATURE_UNIT

@@ -11,9 +11,9 @@ import pandas as pd
 from rindices.apply.tables import SEPARATORS
 from rindices.atomic import atomic_path
 from rindices.errors import ModelError, Problem, ProblemCode, Severity
+from rindices.tables.checks.ids import match_ids
 from rindices.tables.cohort import ID, SESSION
-from rindices.tables.io.spreadsheet import protect_texts
-from rindices.tables.validation.ids import match_ids
+from rindices.tables.sources.spreadsheet import protect_texts
 
 LAYOUT = "nichart"
 SCORES = Path("ml_biomarkers", "SurrealGAN_RScores.csv")

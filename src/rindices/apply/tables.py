@@ -15,7 +15,7 @@ from rindices.errors import ModelError, describe_os_error, make_install_command
 from rindices.json_files import read_json
 from rindices.model.scale import UNKNOWN_SCALE
 from rindices.tables.cohort import GROUP
-from rindices.tables.io.spreadsheet import protect_texts
+from rindices.tables.sources.spreadsheet import protect_texts
 from rindices.wording import get_wording, load_columns
 
 if TYPE_CHECKING:

@@ -101,7 +101,7 @@ def apply(
     from rindices.model.centiles import describe_centiles
     from rindices.model.fitted import load
     from rindices.model.scale import describe_scale
-    from rindices.tables.io.frames import list_table_files
+    from rindices.tables.sources.frames import list_table_files
 
     data = get_table_values(context)
     on_outlier = data.get("on_outlier") or "model"
@@ -191,8 +191,8 @@ def _make_request(
     """Return how tables are read for a model: its sites and its regions; groups only
     where sites are learnt from their controls.
     """
+    from rindices.tables.checks.values import ALL_MEASURES
     from rindices.tables.table import NO_COLUMN
-    from rindices.tables.validation.values import ALL_MEASURES
     from rindices.wording import FEATURE_UNIT
 
     data = data | {"covariates": data["covariates"] or (NO_COLUMN,)}

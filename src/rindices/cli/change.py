@@ -142,8 +142,8 @@ def _assign_groups(
     The group of a person is that of the first visit that has one.
     """
     from rindices.analysis.tidy import check_columns
+    from rindices.tables.checks.groups import assign_groups
     from rindices.tables.cohort import GROUP, ID, SESSION, find_first_scans
-    from rindices.tables.validation.groups import assign_groups
 
     if group is None:
         return visits.drop(columns=[GROUP], errors="ignore")
@@ -298,10 +298,10 @@ def _read_regions(path: Path, indices: "pd.DataFrame") -> "pd.DataFrame":
     people without.
     """
     from rindices.analysis.tidy import add_ids, join_by_id
+    from rindices.tables.checks.values import ALL_MEASURES
     from rindices.tables.options import TableOptions
     from rindices.tables.table import NO_COLUMN
     from rindices.tables.validate import TableRequest, validate_table
-    from rindices.tables.validation.values import ALL_MEASURES
 
     options = TableOptions(
         covariates=(), site=NO_COLUMN, measure=ALL_MEASURES, on_missing="drop"

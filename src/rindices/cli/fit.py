@@ -414,7 +414,7 @@ def _fit_parts(
     from rindices.study.wrong_cells import check_cells
     from rindices.sums.parts import connect_parts
     from rindices.sums.study import SumsSettings, run_study_from_sums
-    from rindices.tables.io.frames import locate
+    from rindices.tables.sources.frames import locate
 
     start, table = time.monotonic(), locate(folder, study.data.volumes[0])
     check_engine(study.run)

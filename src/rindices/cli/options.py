@@ -167,8 +167,8 @@ def load_study(
     from rindices.model.normal_reference import MUSE_REFERENCE
     from rindices.study.config import make_study, merge_options
     from rindices.study.settings import SettingSource, rename_old_settings
-    from rindices.tables.io.frames import locate
     from rindices.tables.readers import locate_people_files
+    from rindices.tables.sources.frames import locate
 
     options = [
         {name: value for name, value in section.items() if value not in (None, ())}

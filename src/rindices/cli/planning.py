@@ -237,9 +237,9 @@ def _read_healthy_cohort(
     """Read a table of healthy people, if there is one, with all its covariates, the
     first scan of each person.
     """
+    from rindices.tables.checks.values import ALL_MEASURES
     from rindices.tables.cohort import keep_first_scans
     from rindices.tables.validate import validate_table
-    from rindices.tables.validation.values import ALL_MEASURES
 
     if table is None:
         return None

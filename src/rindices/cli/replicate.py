@@ -172,7 +172,7 @@ def _read_source(path: Path) -> _Source:
     """
     from rindices.analysis.study_results import read_index_file
     from rindices.model.fitted import load
-    from rindices.tables.io.frames import read_frame
+    from rindices.tables.sources.frames import read_frame
 
     if path.suffix in (".csv", ".tsv"):
         table = read_frame(path, ["region"], Findings())
@@ -266,8 +266,8 @@ def _locate_regions(tables: Sequence[Sequence[str]]) -> dict[str, str]:
     """Return side and structure of each region, the same in all layouts of an atlas;
     with its measure, if needed.
     """
-    from rindices.tables.layout import freesurfer, muse
-    from rindices.tables.layout.region_names import parse_region_name
+    from rindices.tables.layouts import freesurfer, muse
+    from rindices.tables.layouts.region_names import parse_region_name
 
     places = {}
     for region in {region for table in tables for region in table}:

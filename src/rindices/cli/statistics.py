@@ -53,10 +53,10 @@ def read_indices_and_regions(
     the first is used.
     """
     from rindices.analysis.tidy import add_groups
+    from rindices.tables.checks.values import ALL_MEASURES
     from rindices.tables.cohort import GROUP, SESSION, keep_first_scans
     from rindices.tables.readers import read_indices
     from rindices.tables.validate import validate_table
-    from rindices.tables.validation.values import ALL_MEASURES
 
     findings = Findings()
     table = read_indices(indices, findings)

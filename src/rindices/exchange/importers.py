@@ -30,7 +30,7 @@ from rindices.preprocess.residualise import (
     Residualiser,
 )
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD, Standardiser
-from rindices.tables.layout.muse import paper_codes, region_name
+from rindices.tables.layouts.muse import paper_codes, region_name
 
 if TYPE_CHECKING:
     from rindices.learners.gan.upstream_checkpoint import UpstreamCheckpoint

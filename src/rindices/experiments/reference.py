@@ -28,7 +28,7 @@ from rindices.errors import SimulationError
 from rindices.model.normal_reference import load_muse_figures
 from rindices.preprocess.residualise import Residualiser
 from rindices.tables.cohort import Cohort
-from rindices.tables.layout.muse import region_name
+from rindices.tables.layouts.muse import region_name
 
 AGE_CENTRE = 55.0
 LOG_ICV_CENTRE = float(np.log(1.4e6))

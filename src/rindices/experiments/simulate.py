@@ -27,10 +27,10 @@ from rindices.experiments.tasks import TASKS, SimulationTask
 from rindices.preprocess.residualise import Residualiser
 from rindices.selection.agreement import pattern_c_index
 from rindices.selection.dimensions import standardise_columns
+from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
-from rindices.tables.io.frames import read_frame
-from rindices.tables.io.spreadsheet import protect_texts
-from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.tables.sources.frames import read_frame
+from rindices.tables.sources.spreadsheet import protect_texts
 from rindices.wording import FEATURE_UNIT
 
 NEW_CONTROLS, NEW_PATIENTS = 8, 12  # of the people who are in no fit

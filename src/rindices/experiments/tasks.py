@@ -11,7 +11,7 @@ from scipy import stats
 
 from rindices._typing import FloatArray
 from rindices.experiments.reference import PATTERNS
-from rindices.tables.layout.muse import region_name, single_regions
+from rindices.tables.layouts.muse import region_name, single_regions
 
 _MANY_PATTERNS = (*PATTERNS["small_overlap"], *PATTERNS["extra"])
 MAX_PATTERNS = len(_MANY_PATTERNS)

@@ -23,7 +23,7 @@ from rindices.experiments import simulate
 from rindices.experiments.reference import load_reference
 from rindices.experiments.tasks import SimulationTask
 from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
-from rindices.tables.layout.muse import single_regions
+from rindices.tables.layouts.muse import single_regions
 
 _EVENT_STEP = 0.05  # years of the grid on which hazards are summed
 

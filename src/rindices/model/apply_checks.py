@@ -29,9 +29,9 @@ from rindices.model.unusual import (
     name_range_cause,
 )
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
+from rindices.tables.checks.groups import CONTROL, PATIENT
+from rindices.tables.checks.values import is_model_unit
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort
-from rindices.tables.validation.groups import CONTROL, PATIENT
-from rindices.tables.validation.values import is_model_unit
 from rindices.wording import FEATURE_UNIT, get_nouns
 
 MIN_INFORMATION = 0.5

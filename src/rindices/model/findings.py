@@ -26,7 +26,7 @@ from rindices.model.records import (
     SelectionRecord,
 )
 from rindices.model.scale import describe_scale
-from rindices.tables.layout.region_names import label_regions, split_region_label
+from rindices.tables.layouts.region_names import label_regions, split_region_label
 from rindices.wording import FEATURE_UNIT
 
 MAX_LISTED_REGIONS = 10

@@ -36,7 +36,7 @@ from rindices.preprocess.residualise import (
     find_head_size_columns,
 )
 from rindices.tables.cohort import SITE, Cohort
-from rindices.tables.layout.muse import region_name
+from rindices.tables.layouts.muse import region_name
 
 MUSE_REFERENCE = "muse"
 """Name of the reference that comes with the package."""

@@ -23,7 +23,7 @@ from rindices.selection.agreement import (
     compute_confidence_interval,
     compute_standard_error,
 )
-from rindices.tables.layout.muse import region_label
+from rindices.tables.layouts.muse import region_label
 from rindices.wording import load_columns
 
 TRAJECTORY_LEVELS = tuple(round(0.1 * k, 1) for k in range(11))

@@ -20,7 +20,7 @@ from rindices.errors import OffenderKind, Problem, ProblemCode
 from rindices.old_names import OLD_METHOD_NAMES
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import NumericCovariate, count_columns
-from rindices.tables.layout.freesurfer import infer_measure
+from rindices.tables.layouts.freesurfer import infer_measure
 from rindices.wording import FEATURE_UNIT
 
 Interval = tuple[float, float]

@@ -5,7 +5,7 @@ between kinds of models.
 from rindices.learners.inference import SurrealHead, TrajectoryHead
 from rindices.model.file import ModelContent
 from rindices.model.records import QUANTILE_RANKS, ModelCard
-from rindices.tables.validation.groups import CONTROL
+from rindices.tables.checks.groups import CONTROL
 
 UNKNOWN_SCALE = "0 is no change or the average control, and 1 about the most severe patients; rindices model show MODEL says which"
 """What holds for the R-indices of any model of a study."""

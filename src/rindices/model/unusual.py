@@ -27,7 +27,7 @@ from rindices.preprocess.residualise import (
     NumericCovariate,
     round_outwards,
 )
-from rindices.tables.layout.muse import region_label
+from rindices.tables.layouts.muse import region_label
 from rindices.wording import get_nouns
 
 CovariateRanges = Mapping[str, Sequence[float]]

@@ -22,7 +22,7 @@ from rindices.plot.geometry import (
     GeometryError,
     select_atlas,
 )
-from rindices.tables.layout.region_names import (
+from rindices.tables.layouts.region_names import (
     BrainStructure,
     label_regions,
     locate_regions,

@@ -23,8 +23,8 @@ from rindices.plot.style import (
     PATIENT_COLOUR,
     TEXT_COLOUR,
 )
+from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.cohort import GROUP, ID
-from rindices.tables.validation.groups import CONTROL, PATIENT
 
 _MAX_COURSES = 60  # people of a group whose visits are drawn
 _COLOURS = {CONTROL: CONTROL_COLOUR, PATIENT: PATIENT_COLOUR}

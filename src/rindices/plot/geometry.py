@@ -39,7 +39,7 @@ from rindices.errors import (
     describe_os_error,
     make_install_command,
 )
-from rindices.tables.layout.region_names import (
+from rindices.tables.layouts.region_names import (
     BrainStructure,
     make_muse_structure,
     parse_region_name,

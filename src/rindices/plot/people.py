@@ -25,8 +25,8 @@ from rindices.plot.style import (
     PATIENT_COLOUR,
     TEXT_COLOUR,
 )
+from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.cohort import GROUP, ID
-from rindices.tables.validation.groups import CONTROL, PATIENT
 
 MIN_PEOPLE = 5
 """People that a mark stands for at least, unless single people are asked for."""

@@ -24,7 +24,7 @@ from rindices.plot.docs import fill_docstring
 from rindices.plot.lobes import find_lobe, rank_lobe
 from rindices.plot.source import Study, StudySource
 from rindices.plot.style import MUTED_COLOUR, TEXT_COLOUR, shorten_label
-from rindices.tables.layout.region_names import split_region_label
+from rindices.tables.layouts.region_names import split_region_label
 
 _ROW_MM = 3.4
 _LEAST_MM = 58.0  # of a panel beside another

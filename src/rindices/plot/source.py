@@ -17,7 +17,7 @@ from rindices.model.findings import StudyFindings
 from rindices.model.fitted import FittedModel
 from rindices.model.pattern_tables import make_change_table
 from rindices.model.records import CohortRecord, SelectionRecord
-from rindices.tables.layout.region_names import label_regions
+from rindices.tables.layouts.region_names import label_regions
 from rindices.wording import FEATURE_UNIT
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from rindices._typing import BoolArray, IntArray
 from rindices.errors import PreprocessingError, did_you_mean, join_names
 from rindices.tables.cohort import Cohort
-from rindices.tables.layout.freesurfer import infer_measure
+from rindices.tables.layouts.freesurfer import infer_measure
 from rindices.wording import FEATURE_UNIT
 
 ICV_FOR = ("volume", "all")

@@ -24,7 +24,7 @@ from rindices.tables.checks.block_table import (
     Suspicion,
 )
 from rindices.tables.checks.report import make_problem
-from rindices.tables.layout.sides import pair_sides
+from rindices.tables.layouts.sides import pair_sides
 
 _MAX_DOTS = 1_500  # people of a scatter plot
 _N_NEIGHBOURS = 6  # regions that are drawn beside a shifted one

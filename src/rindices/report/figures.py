@@ -37,8 +37,8 @@ from rindices.plot.style import (
     TEXT_COLOUR,
 )
 from rindices.report.formatting import describe_setting, format_decimal
+from rindices.tables.checks.groups import PATIENT
 from rindices.tables.cohort import GROUP
-from rindices.tables.validation.groups import PATIENT
 from rindices.wording import FEATURE_UNIT
 
 _N_PALETTE_COLOURS = 192

@@ -14,7 +14,7 @@ from rindices.model.records import (
     SettingRecord,
 )
 from rindices.packing import read_decoder
-from rindices.tables.io.spreadsheet import protect_texts
+from rindices.tables.sources.spreadsheet import protect_texts
 from rindices.wording import FEATURE_UNIT, reword_template
 
 _NUMBER_WORDS = (

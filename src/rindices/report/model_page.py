@@ -33,16 +33,16 @@ from rindices.packing import ArrayPacker
 from rindices.plot.brain import AtlasMatch, list_colour_stops, match_atlas
 from rindices.report.formatting import make_environment
 from rindices.report.severities import describe_severities, list_parts
-from rindices.tables.layout.cortex_atlases import list_parcel_spellings
-from rindices.tables.layout.formats import ID_NAMES, SESSION_NAMES, SITE_NAMES, Layout
-from rindices.tables.layout.freesurfer import (
+from rindices.tables.checks.groups import CONTROL, PATIENT
+from rindices.tables.checks.values import Unit
+from rindices.tables.layouts.cortex_atlases import list_parcel_spellings
+from rindices.tables.layouts.formats import ID_NAMES, SESSION_NAMES, SITE_NAMES, Layout
+from rindices.tables.layouts.freesurfer import (
     ICV_NAMES,
     list_region_spellings,
     may_be_zero,
 )
-from rindices.tables.layout.muse import ICV_CODE
-from rindices.tables.validation.groups import CONTROL, PATIENT
-from rindices.tables.validation.values import Unit
+from rindices.tables.layouts.muse import ICV_CODE
 from rindices.wording import get_nouns
 
 # standard deviations of controls at which the colours of a person's regions end

@@ -32,8 +32,8 @@ from rindices.report import sections
 from rindices.report.formatting import format_p_value, make_environment
 from rindices.report.page import render_null_report
 from rindices.study.write import FIGURE_FOLDER, FIGURE_FORMATS, MAP_FOLDER
-from rindices.tables.io.spreadsheet import protect_texts
-from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.tables.checks.groups import CONTROL, PATIENT
+from rindices.tables.sources.spreadsheet import protect_texts
 
 CAPTION_FILE, TABLE_FILE, METHODS_FILE = "captions.md", "table1.csv", "methods.md"
 _CAPTIONS: dict[str, str] = tomllib.loads(

@@ -56,8 +56,8 @@ from rindices.study.checks import (
     list_weak_patterns,
 )
 from rindices.study.methods import DEFAULT_METHOD, METHODS, get_study_method
-from rindices.tables.layout import freesurfer
-from rindices.tables.validation.groups import PATIENT
+from rindices.tables.checks.groups import PATIENT
+from rindices.tables.layouts import freesurfer
 from rindices.wording import FEATURE_UNIT, get_wording
 
 Context = SimpleNamespace

@@ -25,8 +25,8 @@ from rindices.preprocess.residualise import (
     is_head_size,
 )
 from rindices.tables.cohort import ID, SITE, Cohort
-from rindices.tables.layout.freesurfer import infer_measure
-from rindices.tables.layout.sides import pair_sides
+from rindices.tables.layouts.freesurfer import infer_measure
+from rindices.tables.layouts.sides import pair_sides
 from rindices.wording import FEATURE_UNIT
 
 MIN_BLOCK_SIZE = 8

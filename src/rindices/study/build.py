@@ -42,8 +42,8 @@ from rindices.study.candidates import TrainedSettings
 from rindices.study.networks import describe_networks
 from rindices.study.provenance import collect_provenance
 from rindices.study.study import StudyPeople
+from rindices.tables.checks.groups import PATIENT
 from rindices.tables.cohort import GROUP, ID
-from rindices.tables.validation.groups import PATIENT
 
 
 @dataclass(frozen=True, kw_only=True)

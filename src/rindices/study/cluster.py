@@ -38,7 +38,7 @@ from rindices.study.engines import (
 )
 from rindices.study.exceptions import StudyStoppedError
 from rindices.study.store import RunStore
-from rindices.tables.validation.ids import has_control_characters
+from rindices.tables.checks.ids import has_control_characters
 
 MAX_SUBMITTED_JOBS = 1000
 """Member sets submitted at a time: enough for any cluster, and little for the client's

@@ -32,8 +32,8 @@ from rindices.study.decide import Decision
 from rindices.study.plan import StudyPlan
 from rindices.study.provenance import collect_provenance
 from rindices.study.study import Study
+from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.cohort import GROUP, ID, SITE, Cohort
-from rindices.tables.validation.groups import CONTROL, PATIENT
 
 MIN_CORRELATED_PEOPLE = 10
 """Fewest patients from whom a correlation with a covariate is computed."""

@@ -40,12 +40,12 @@ from rindices.study.settings import (
     list_unused_settings,
     rename_old_settings,
 )
+from rindices.tables.checks.ids import has_control_characters
 from rindices.tables.cohort import Cohort
-from rindices.tables.io.frames import locate
 from rindices.tables.options import DataOptions, Texts
 from rindices.tables.readers import locate_people_files, make_request
+from rindices.tables.sources.frames import locate
 from rindices.tables.validate import TableRequest
-from rindices.tables.validation.ids import has_control_characters
 
 
 class _ConfigSection(BaseModel):

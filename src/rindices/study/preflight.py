@@ -35,7 +35,12 @@ from rindices.study.settings import (
 from rindices.study.study import Study, StudyPeople, check_settings
 from rindices.tables.chunks import OpenedTable
 from rindices.tables.cohort import Cohort, attach_visits, keep_first_scans
-from rindices.tables.io.frames import is_parquet, list_table_files, locate, open_parquet
+from rindices.tables.sources.frames import (
+    is_parquet,
+    list_table_files,
+    locate,
+    open_parquet,
+)
 from rindices.tables.table import NO_COLUMN, ColumnRoles
 from rindices.tables.validate import (
     TableRequest,

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from rindices.learners.ensemble import measure_separation
+from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.cohort import GROUP, ID, SITE, Cohort
-from rindices.tables.layout.formats import AGE_NAMES, SEX_NAMES, find_column
-from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.tables.layouts.formats import AGE_NAMES, SEX_NAMES, find_column
 from rindices.wording import load_columns
 
 MIN_GROUP = 10

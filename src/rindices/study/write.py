@@ -48,7 +48,7 @@ from rindices.study.provenance import collect_provenance
 from rindices.study.study import Study, StudyPeople
 from rindices.study.subgroups import make_subgroup_table
 from rindices.tables.cohort import PERSON_COLUMNS, describe_cohort
-from rindices.tables.io.spreadsheet import protect_texts
+from rindices.tables.sources.spreadsheet import protect_texts
 from rindices.wording import get_wording, load_columns
 
 if TYPE_CHECKING:

@@ -65,7 +65,7 @@ from rindices.sums.messages import Preparation, number_arrays, pack_symmetric
 from rindices.sums.questions import MomentsBySet, pack_model
 from rindices.sums.rounds import PreparedRounds
 from rindices.sums.subsets import DRAWN, GROUPS
-from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.tables.checks.groups import CONTROL, PATIENT
 
 _N_SIMULATED = 2_000
 _LEVELS = np.linspace(0.0, 1.0, 2001)

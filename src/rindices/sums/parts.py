@@ -41,7 +41,7 @@ from rindices.tables.chunks import (
     split_into_chunks,
 )
 from rindices.tables.cohort import ID, Cohort
-from rindices.tables.io.frames import list_table_files
+from rindices.tables.sources.frames import list_table_files
 from rindices.tables.validate import TableRequest, report_unknown_people
 
 CheckCells = Callable[[Cohort], CheckedCohort]

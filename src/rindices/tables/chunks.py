@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from rindices import errors
-from rindices.tables.io import frames, lines
-from rindices.tables.layout.formats import find_column, select_columns
-from rindices.tables.layout.freesurfer import ICV_NAMES
+from rindices.tables.layouts.formats import find_column, select_columns
+from rindices.tables.layouts.freesurfer import ICV_NAMES
 from rindices.tables.regions import exclude_regions, region_sort_key
+from rindices.tables.sources import frames, lines
 from rindices.tables.table import (
     Table,
     build_chunk_table,

@@ -22,10 +22,10 @@ from rindices.errors import (
     join_names,
 )
 from rindices.row_hashes import hash_rows
-from rindices.tables.layout.formats import AGE_NAMES, SEX_NAMES, find_column
+from rindices.tables.checks.groups import CONTROL, PATIENT, normalise_labels
+from rindices.tables.checks.ids import normalise_session
+from rindices.tables.layouts.formats import AGE_NAMES, SEX_NAMES, find_column
 from rindices.tables.table import Table
-from rindices.tables.validation.groups import CONTROL, PATIENT, normalise_labels
-from rindices.tables.validation.ids import normalise_session
 from rindices.wording import get_nouns
 
 ID, SESSION, GROUP, SITE = "participant_id", "session_id", "group", "site"

@@ -22,9 +22,13 @@ from rindices.errors import (
     get_close_name,
     join_names,
 )
-from rindices.tables.io.frames import MemoryTable, to_text
-from rindices.tables.layout import formats
-from rindices.tables.layout.formats import Layout
+from rindices.tables.checks import groups
+from rindices.tables.checks.groups import fold_case
+from rindices.tables.checks.missing_codes import find_missing_codes, looks_like_code
+from rindices.tables.checks.values import as_numbers
+from rindices.tables.layouts import formats
+from rindices.tables.layouts.formats import Layout
+from rindices.tables.sources.frames import MemoryTable, to_text
 from rindices.tables.table import (
     NO_COLUMN,
     ColumnRoles,
@@ -32,10 +36,6 @@ from rindices.tables.table import (
     Table,
     read_participants,
 )
-from rindices.tables.validation import groups
-from rindices.tables.validation.groups import fold_case
-from rindices.tables.validation.missing_codes import find_missing_codes, looks_like_code
-from rindices.tables.validation.values import as_numbers
 
 MISSING_CODES = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
 """Numbers that often stand for a missing value."""

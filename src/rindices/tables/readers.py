@@ -20,14 +20,14 @@ from rindices.tables.arguments import (
     is_frame,
     to_pandas,
 )
+from rindices.tables.checks.values import as_numbers
 from rindices.tables.cohort import ID, SESSION, Cohort
-from rindices.tables.io.frames import MemoryTable, locate, to_text
-from rindices.tables.layout import formats
+from rindices.tables.layouts import formats
 from rindices.tables.options import TableOptions, make_options
 from rindices.tables.participants import join_participants
+from rindices.tables.sources.frames import MemoryTable, locate, to_text
 from rindices.tables.table import ColumnRoles, Table, read_participants
 from rindices.tables.validate import TableRequest, validate_table
-from rindices.tables.validation.values import as_numbers
 
 CHOICES = errors.parse_codes(
     "covariates_used sites_used sites_not_used sites_left_out sessions_used group_column_guessed labels_guessed "

@@ -19,17 +19,17 @@ from rindices.errors import (
     format_count,
     join_names,
 )
-from rindices.tables.io.frames import find_duplicates
-from rindices.tables.layout import formats, freesurfer
-from rindices.tables.layout.muse import find_muse_region
-from rindices.tables.participants import MAX_CHANCE, GroupLabels, JoinedParticipants
-from rindices.tables.table import Table, take_people
-from rindices.tables.validation.groups import CONTROL, PATIENT
-from rindices.tables.validation.values import (
+from rindices.tables.checks.groups import CONTROL, PATIENT
+from rindices.tables.checks.values import (
     ColumnRanges,
     as_numbers,
     compute_column_ranges,
 )
+from rindices.tables.layouts import formats, freesurfer
+from rindices.tables.layouts.muse import find_muse_region
+from rindices.tables.participants import MAX_CHANCE, GroupLabels, JoinedParticipants
+from rindices.tables.sources.frames import find_duplicates
+from rindices.tables.table import Table, take_people
 from rindices.wording import Nouns
 
 MAX_MISSING_SHARE = 0.3

@@ -20,7 +20,10 @@ from rindices.errors import (
     format_count,
     join_names,
 )
-from rindices.tables.io.frames import (
+from rindices.tables.checks import ids as id_rules
+from rindices.tables.layouts import formats, freesurfer
+from rindices.tables.layouts.formats import Layout
+from rindices.tables.sources.frames import (
     MemoryTable,
     find_duplicates,
     is_nameless,
@@ -30,9 +33,6 @@ from rindices.tables.io.frames import (
     read_frame,
     to_text,
 )
-from rindices.tables.layout import formats, freesurfer
-from rindices.tables.layout.formats import Layout
-from rindices.tables.validation import ids as id_rules
 
 NO_COLUMN = "none"
 """Word for no column, where one would be recognised otherwise."""

@@ -1,9 +1,9 @@
 """Columns that are not used, by reason, so that none vanishes without a line."""
 
 from rindices.errors import Findings, OffenderKind, ProblemCode, format_count
-from rindices.tables.io.frames import normalise_column_name
-from rindices.tables.layout import NAMES, formats
+from rindices.tables.layouts import NAMES, formats
 from rindices.tables.regions import UnfilteredCohort
+from rindices.tables.sources.frames import normalise_column_name
 from rindices.tables.table import ColumnRoles, find_id_columns, split_id_columns
 
 ABOUT_PEOPLE = "about people"

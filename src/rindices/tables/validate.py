@@ -28,8 +28,18 @@ from rindices.errors import (
     parse_codes,
 )
 from rindices.tables import participants, regions
+from rindices.tables.checks import values
 from rindices.tables.checks.block_table import BlockTable
+from rindices.tables.checks.groups import CONTROL, PATIENT
+from rindices.tables.checks.ids import match_ids
+from rindices.tables.checks.missing_codes import (
+    NO_CODES,
+    mask_missing_codes,
+    may_hold_codes,
+    report_codes,
+)
 from rindices.tables.checks.report import SUSPECT_CODES, report_blocks
+from rindices.tables.checks.values import Unit
 from rindices.tables.cohort import (
     GROUP,
     ID,
@@ -39,12 +49,12 @@ from rindices.tables.cohort import (
     check_visits,
     sort_keys,
 )
-from rindices.tables.io.frames import MemoryTable
-from rindices.tables.layout import formats
-from rindices.tables.layout.formats import holds_features, select_columns
-from rindices.tables.layout.freesurfer import is_brain_volume
+from rindices.tables.layouts import formats
+from rindices.tables.layouts.formats import holds_features, select_columns
+from rindices.tables.layouts.freesurfer import is_brain_volume
 from rindices.tables.options import TableOptions
 from rindices.tables.regions import OnMissing, UnfilteredCohort
+from rindices.tables.sources.frames import MemoryTable
 from rindices.tables.table import (
     NO_COLUMN,
     ColumnRoles,
@@ -55,16 +65,6 @@ from rindices.tables.table import (
     take_people,
 )
 from rindices.tables.unused import list_unused_columns
-from rindices.tables.validation import values
-from rindices.tables.validation.groups import CONTROL, PATIENT
-from rindices.tables.validation.ids import match_ids
-from rindices.tables.validation.missing_codes import (
-    NO_CODES,
-    mask_missing_codes,
-    may_hold_codes,
-    report_codes,
-)
-from rindices.tables.validation.values import Unit
 from rindices.wording import Nouns, get_nouns
 
 _MAX_EXCLUDED = 5

@@ -1,3 +1,3 @@
-"""Tests of whole blocks of a table, such as a site, a file or a range of rows; one
-module a question.
+"""Checks of a table, one module a question: of its IDs, groups and values, and of whole
+blocks such as a site, a file or a range of rows.
 """

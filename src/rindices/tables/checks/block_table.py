@@ -14,7 +14,7 @@ import pandas as pd
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.errors import ProblemCode, format_count, join_names
 from rindices.tables.checks.numbers import NO_BLOCK, centre_blocks
-from rindices.tables.layout.sides import pair_sides
+from rindices.tables.layouts.sides import pair_sides
 
 SMALLEST_BLOCK = 8
 """Fewest people of a block."""

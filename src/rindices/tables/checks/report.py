@@ -8,6 +8,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -31,15 +32,17 @@ from rindices.tables.checks.block_table import (
     divide,
     make_block_table,
 )
+from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.checks.prefixes import list_id_parts
 from rindices.tables.checks.scanners import check_scanner_columns, find_scanner_columns
 from rindices.tables.checks.search import search_blocks
-from rindices.tables.io.frames import to_text
-from rindices.tables.layout import formats, freesurfer
-from rindices.tables.participants import JoinedParticipants
-from rindices.tables.regions import UnfilteredCohort
-from rindices.tables.validation.groups import CONTROL, PATIENT
-from rindices.tables.validation.values import Unit
+from rindices.tables.checks.values import Unit
+from rindices.tables.layouts import formats, freesurfer
+from rindices.tables.sources.frames import to_text
+
+if TYPE_CHECKING:
+    from rindices.tables.participants import JoinedParticipants
+    from rindices.tables.regions import UnfilteredCohort
 
 SUSPECT_CODES = parse_codes(
     "suspect_rows suspect_codes suspect_units suspect_factor suspect_columns suspect_sides suspect_join "
@@ -75,7 +78,7 @@ _CURE = "Correct the table, or go on all the same (--on-suspect keep)"
 
 
 def report_blocks(
-    parts: UnfilteredCohort, unit: Unit, policy: str, findings: Findings
+    parts: "UnfilteredCohort", unit: Unit, policy: str, findings: Findings
 ) -> BlockTable | None:
     """Search the blocks of a table, and report what is suspicious.
 
@@ -178,7 +181,7 @@ def _note_untested(table: BlockTable, findings: Findings) -> None:
         findings.note(ProblemCode.BLOCKS_NOT_TESTED, what, listing=sizes)
 
 
-def build_block_table(parts: UnfilteredCohort) -> BlockTable | None:
+def build_block_table(parts: "UnfilteredCohort") -> BlockTable | None:
     """Return the first scans of a table in blocks; None if it holds too little."""
     people, rows = parts.people, _find_first_rows(parts.table.ids)
     age, sex = (
@@ -205,12 +208,12 @@ def _find_first_rows(ids: Sequence[str]) -> BoolArray:
     return np.asarray(~pd.Series(ids).duplicated().to_numpy(dtype=bool))
 
 
-def _find_about(people: JoinedParticipants, names: Sequence[str]) -> pd.Series | None:
+def _find_about(people: "JoinedParticipants", names: Sequence[str]) -> pd.Series | None:
     column = formats.find_column(people.frame.columns, names)
     return None if column is None else people.frame[column].reset_index(drop=True)
 
 
-def _find_head_size(parts: UnfilteredCohort) -> pd.Series | None:
+def _find_head_size(parts: "UnfilteredCohort") -> pd.Series | None:
     """Return a column that stands for the size of the head where the table has no
     intracranial volume.
     """
@@ -222,14 +225,14 @@ def _find_head_size(parts: UnfilteredCohort) -> pd.Series | None:
     return None if brain is None else table[brain]
 
 
-def _code_groups(parts: UnfilteredCohort, rows: BoolArray) -> IntArray | None:
+def _code_groups(parts: "UnfilteredCohort", rows: BoolArray) -> IntArray | None:
     if parts.groups is None:
         return None
     codes = parts.groups.labels.map({CONTROL: 0, PATIENT: 1}).fillna(-1)
     return np.asarray(codes.to_numpy(dtype=int)[rows], dtype=np.intp)
 
 
-def _list_divisions(parts: UnfilteredCohort, rows: BoolArray) -> list[Division]:
+def _list_divisions(parts: "UnfilteredCohort", rows: BoolArray) -> list[Division]:
     """Return the divisions of the people in a mask (N,): sites, groups, files, kinds of
     ids, and scanner columns.
     """

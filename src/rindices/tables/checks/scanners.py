@@ -1,14 +1,17 @@
 """Columns of unusual names that hold scanners or sites, and separate the groups."""
 
 import re
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from rindices.errors import Findings, OffenderKind, ProblemCode, join_names
-from rindices.tables.io.frames import to_text
-from rindices.tables.layout import formats
-from rindices.tables.regions import UnfilteredCohort
-from rindices.tables.validation.groups import CONTROL, PATIENT
+from rindices.tables.checks.groups import CONTROL, PATIENT
+from rindices.tables.layouts import formats
+from rindices.tables.sources.frames import to_text
+
+if TYPE_CHECKING:
+    from rindices.tables.regions import UnfilteredCohort
 
 SCANNER_WORDS = (
     "scanner",
@@ -51,7 +54,7 @@ def find_scanner_columns(frame: pd.DataFrame) -> list[tuple[str, pd.Series]]:
 
 
 def check_scanner_columns(
-    parts: UnfilteredCohort, policy: str, findings: Findings
+    parts: "UnfilteredCohort", policy: str, findings: Findings
 ) -> None:
     """Report a scanner of which one group alone has been measured, in a column that is
     not used as the site.

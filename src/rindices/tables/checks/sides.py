@@ -26,7 +26,7 @@ from rindices.tables.checks.numbers import (
     decompose_covariance,
     find_best_segment,
 )
-from rindices.tables.layout.sides import pair_sides
+from rindices.tables.layouts.sides import pair_sides
 
 SIDES_SD, SIDES_LIMIT, MAX_SLOPE = 0.25, 4.0, -0.35
 """Spread of the slope between sites, standard errors from both 1 and 0, and slope below

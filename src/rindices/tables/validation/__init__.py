@@ -1,1 +1,0 @@
-"""Validation: ids, groups, units and values of a table."""
