@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from rindices.errors import Findings
-from rindices.tables.layouts.formats import Layout
+from rindices.tables.layouts.layout import Layout
 from rindices.tables.options import TableOptions
 from rindices.tables.participants import GroupLabels, JoinedParticipants
 from rindices.tables.readers import make_request

@@ -21,9 +21,10 @@ from rindices.json_files import read_json
 from rindices.model.fitted import FittedModel, load
 from rindices.model.records import CohortRecord
 from rindices.tables.cohort import SITE
+from rindices.tables.layouts.column_names import ICV_NAMES, SITE_NAMES, find_column
 from rindices.tables.layouts.cortex_atlases import GLASSER, SCHAEFER
-from rindices.tables.layouts.formats import SITE_NAMES, detect_layout, find_column
-from rindices.tables.layouts.freesurfer import ICV_NAMES, canonicalise_region_name
+from rindices.tables.layouts.detect import detect_layout
+from rindices.tables.layouts.freesurfer import canonicalise_region_name
 from rindices.tables.layouts.muse import parse_muse_codes, region_label, region_name
 from rindices.tables.sources.frames import normalise_column_name
 from rindices.wording import FEATURE_UNIT, get_nouns

@@ -35,13 +35,18 @@ from rindices.report.formatting import make_environment
 from rindices.report.severities import describe_severities, list_parts
 from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.checks.values import Unit
-from rindices.tables.layouts.cortex_atlases import list_parcel_spellings
-from rindices.tables.layouts.formats import ID_NAMES, SESSION_NAMES, SITE_NAMES, Layout
-from rindices.tables.layouts.freesurfer import (
+from rindices.tables.layouts.column_names import (
     ICV_NAMES,
+    ID_NAMES,
+    SESSION_NAMES,
+    SITE_NAMES,
+)
+from rindices.tables.layouts.cortex_atlases import list_parcel_spellings
+from rindices.tables.layouts.freesurfer import (
     list_region_spellings,
     may_be_zero,
 )
+from rindices.tables.layouts.layout import Layout
 from rindices.tables.layouts.muse import ICV_CODE
 from rindices.wording import get_nouns
 

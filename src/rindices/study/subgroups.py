@@ -10,7 +10,7 @@ import pandas as pd
 from rindices.learners.ensemble import measure_separation
 from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.cohort import GROUP, ID, SITE, Cohort
-from rindices.tables.layouts.formats import AGE_NAMES, SEX_NAMES, find_column
+from rindices.tables.layouts.column_names import AGE_NAMES, SEX_NAMES, find_column
 from rindices.wording import load_columns
 
 MIN_GROUP = 10

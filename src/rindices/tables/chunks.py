@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from rindices import errors
-from rindices.tables.layouts.formats import find_column, select_columns
-from rindices.tables.layouts.freesurfer import ICV_NAMES
+from rindices.tables.layouts.column_names import ICV_NAMES, find_column
+from rindices.tables.layouts.select import select_columns
 from rindices.tables.regions import exclude_regions, region_sort_key
 from rindices.tables.sources import frames, lines
 from rindices.tables.table import (

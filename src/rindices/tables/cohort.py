@@ -24,7 +24,7 @@ from rindices.errors import (
 from rindices.row_hashes import hash_rows
 from rindices.tables.checks.groups import CONTROL, PATIENT, normalise_labels
 from rindices.tables.checks.ids import normalise_session
-from rindices.tables.layouts.formats import AGE_NAMES, SEX_NAMES, find_column
+from rindices.tables.layouts.column_names import AGE_NAMES, SEX_NAMES, find_column
 from rindices.tables.table import Table
 from rindices.wording import get_nouns
 

@@ -26,8 +26,8 @@ from rindices.tables.checks import groups
 from rindices.tables.checks.groups import fold_case
 from rindices.tables.checks.missing_codes import find_missing_codes, looks_like_code
 from rindices.tables.checks.values import as_numbers
-from rindices.tables.layouts import formats
-from rindices.tables.layouts.formats import Layout
+from rindices.tables.layouts import column_names
+from rindices.tables.layouts.layout import Layout
 from rindices.tables.sources.frames import MemoryTable, to_text
 from rindices.tables.table import (
     NO_COLUMN,
@@ -237,11 +237,15 @@ def _warn_contradictions(
     """Warn of ages, sexes, groups and sites that differ between the tables: they may be
     of other people.
     """
-    usual = (*formats.AGE_SEX_NAMES, *formats.GROUP_NAMES, *formats.SITE_NAMES)
+    usual = (
+        *column_names.AGE_SEX_NAMES,
+        *column_names.GROUP_NAMES,
+        *column_names.SITE_NAMES,
+    )
     for name in (
         name
         for name in columns
-        if name in joined and formats.find_column([name], usual)
+        if name in joined and column_names.find_column([name], usual)
     ):
         here, there = (
             groups.normalise_labels(frame[name]) for frame in (columns, joined)
@@ -300,8 +304,8 @@ def resolve_roles(
     covariates = roles.covariates
     if covariates is None:
         columns = [
-            formats.find_column(people.frame.columns, names)
-            for names in (formats.AGE_NAMES, formats.SEX_NAMES)
+            column_names.find_column(people.frame.columns, names)
+            for names in (column_names.AGE_NAMES, column_names.SEX_NAMES)
         ]
         kinds = set(map(layout.measure_of, layout.regions.values()))
         covariates = tuple(name for name in columns if name and name != roles.group)
@@ -312,7 +316,7 @@ def resolve_roles(
 def _recognise_site(
     people: JoinedParticipants, roles: ColumnRoles, is_study: bool
 ) -> str:
-    column = formats.find_column(people.frame.columns, formats.SITE_NAMES)
+    column = column_names.find_column(people.frame.columns, column_names.SITE_NAMES)
     if column is None or column == roles.group or column in (roles.covariates or ()):
         return NO_COLUMN
     n_sites, n_people = people.frame[column].nunique(), len(people.frame)
@@ -374,8 +378,8 @@ def _guess_group_column(
     named labels.
     """
     usual = [
-        formats.find_column(people.frame.columns, [name])
-        for name in formats.GROUP_NAMES
+        column_names.find_column(people.frame.columns, [name])
+        for name in column_names.GROUP_NAMES
     ]
     candidates = [name for name in usual if name]
     clear = [
@@ -472,18 +476,18 @@ def _convert_covariate(
     cells are text or it is a site.
     """
     if is_number is None:
-        is_number = formats.is_mostly_numeric(values) and not formats.find_column(
-            [name], formats.SITE_NAMES
-        )
+        is_number = column_names.is_mostly_numeric(
+            values
+        ) and not column_names.find_column([name], column_names.SITE_NAMES)
     if not is_number:
         texts = _to_categories(values, name, findings)
         counts = texts.value_counts()
         levels = sorted(map(str, counts.index))
-        if formats.find_column([name], formats.AGE_NAMES) and levels:
+        if column_names.find_column([name], column_names.AGE_NAMES) and levels:
             what = f"covariate {name} is text, not numbers: {join_names(levels, 3)}"
             cure = "Give years as numbers, with a decimal point"
             findings.error(ProblemCode.COVARIATE_IS_TEXT, what, cure, subject=name)
-        by_initial = formats.find_column([name], _TWO_VALUED_NAMES)
+        by_initial = column_names.find_column([name], _TWO_VALUED_NAMES)
         warn_similar_categories(
             name,
             levels,
@@ -491,7 +495,7 @@ def _convert_covariate(
             (lambda level: level[:1].lower()) if by_initial else fold_case,
         )
         common = sorted(map(str, counts[counts > _COMMON_SHARE * len(texts)].index))
-        if len(common) > 2 and formats.find_column([name], formats.SEX_NAMES):
+        if len(common) > 2 and column_names.find_column([name], column_names.SEX_NAMES):
             what, cure = (
                 f"covariate {name} has {len(common)} common categories",
                 "Code it in one way",
@@ -565,7 +569,7 @@ def _find_rare_codes(name: str, values: pd.Series, counts: pd.Series) -> BoolArr
     ):
         return np.zeros(len(values), dtype=bool)
     is_number = pd.api.types.is_numeric_dtype(values)
-    is_sex = bool(formats.find_column([name], _TWO_VALUED_NAMES))
+    is_sex = bool(column_names.find_column([name], _TWO_VALUED_NAMES))
     texts = {
         level: f"{level:g}" if is_number else str(level).lower()
         for level in counts.index[2:]
@@ -605,13 +609,13 @@ def _check_covariate_range(
     median = float(np.median(values[~np.isnan(values)])) if is_finite.any() else 0.0
     wrong = np.isinf(values)
     with np.errstate(invalid="ignore"):
-        if formats.find_column([name], formats.AGE_NAMES):
+        if column_names.find_column([name], column_names.AGE_NAMES):
             wrong |= (
                 (values < 0)
                 | (values > MAX_AGE)
                 | ((values == 0) & (median >= _ADULT_AGE))
             )
-        elif formats.is_positive_covariate(name):
+        elif column_names.is_positive_covariate(name):
             wrong |= (values <= 0) | (values > 100 * median) | (values < median / 100)
     if wrong.any():
         cells = _name_cells(name, numbers, wrong, people)
@@ -664,7 +668,7 @@ def check_sexes(
     people: JoinedParticipants, labels: GroupLabels, keep: BoolArray, roles: ColumnRoles
 ) -> None:
     """Warn of unequal sexes in the groups, among the people in a mask (N,)."""
-    column = formats.find_column(people.frame.columns, formats.SEX_NAMES)
+    column = column_names.find_column(people.frame.columns, column_names.SEX_NAMES)
     if column is None or column == people.find(roles.group):
         return
     sexes = to_text(people.frame[column])
@@ -686,7 +690,7 @@ def check_sexes(
         shares = counts[:, 0] / counts.sum(axis=1)
         levels_by_group = f"{levels[0]} in {shares[0]:.0%} of controls and {shares[1]:.0%} of patients"
         is_adjusted = any(
-            formats.find_column([name], formats.SEX_NAMES)
+            column_names.find_column([name], column_names.SEX_NAMES)
             for name in roles.covariates or ()
         )
         cure = (
@@ -704,7 +708,7 @@ def check_ages(
     """Warn if many patients in a mask (N,) have ages that few controls have: adjustment
     has to extrapolate there.
     """
-    column = formats.find_column(people.frame.columns, formats.AGE_NAMES)
+    column = column_names.find_column(people.frame.columns, column_names.AGE_NAMES)
     if column is None:
         return
     ages = pd.to_numeric(people.frame[column], errors="coerce")
@@ -744,7 +748,7 @@ def check_shared_sites(
         Whether the user asked not to use sites.
     """
     if sites is None:
-        column = formats.find_column(people.frame.columns, formats.SITE_NAMES)
+        column = column_names.find_column(people.frame.columns, column_names.SITE_NAMES)
         if column is None:
             return
         sites = to_text(people.frame[column])

@@ -22,7 +22,7 @@ from rindices.tables.arguments import (
 )
 from rindices.tables.checks.values import as_numbers
 from rindices.tables.cohort import ID, SESSION, Cohort
-from rindices.tables.layouts import formats
+from rindices.tables.layouts import column_names
 from rindices.tables.options import TableOptions, make_options
 from rindices.tables.participants import join_participants
 from rindices.tables.sources.frames import MemoryTable, locate, to_text
@@ -104,9 +104,13 @@ def _prepend_ids(
     """Return the columns of a frame after the ids of a table, without the frame's
     columns of ids.
     """
-    id_names = (*formats.ID_NAMES, *formats.SESSION_NAMES, *id_names)
+    id_names = (*column_names.ID_NAMES, *column_names.SESSION_NAMES, *id_names)
     frame = frame[
-        [name for name in frame.columns if not formats.find_column([name], id_names)]
+        [
+            name
+            for name in frame.columns
+            if not column_names.find_column([name], id_names)
+        ]
     ]
     keys = {ID: table.ids} | (
         {} if table.sessions is None else {SESSION: table.sessions}
@@ -124,7 +128,7 @@ def _convert_column(
     values: pd.Series, ids: list[str], findings: errors.Findings
 ) -> pd.Series:
     """Return a column of mostly numbers as numbers, any other as text."""
-    if not formats.is_mostly_numeric(values):
+    if not column_names.is_mostly_numeric(values):
         return to_text(values).rename(values.name)
     problems = errors.Findings(where=findings.where)
     numbers = as_numbers(values.to_frame(), ids, problems).iloc[:, 0]

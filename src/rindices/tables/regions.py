@@ -25,7 +25,7 @@ from rindices.tables.checks.values import (
     as_numbers,
     compute_column_ranges,
 )
-from rindices.tables.layouts import formats, freesurfer
+from rindices.tables.layouts import column_names, freesurfer, select
 from rindices.tables.layouts.muse import find_muse_region
 from rindices.tables.participants import MAX_CHANCE, GroupLabels, JoinedParticipants
 from rindices.tables.sources.frames import find_duplicates
@@ -122,8 +122,8 @@ def _suggest_regions(table: Table) -> str:
     if table.layout.format == "ukbiobank":
         fields = "26514 to 26598 and 26789 to 26922, or 25782 to 25920"
         return f"Give fields of brain structures ({fields}), or say --measure any if other fields are meant"
-    if formats.find_column(
-        table.frame.columns, (*formats.GROUP_NAMES, *formats.AGE_SEX_NAMES)
+    if column_names.find_column(
+        table.frame.columns, (*column_names.GROUP_NAMES, *column_names.AGE_SEX_NAMES)
     ):
         return "If it describes participants, give it with --participants and a table of regions before it"
     return "Give a table with one column of numbers a region"
@@ -147,7 +147,7 @@ def _find_excluded_column(name: str, columns: Mapping[str, str]) -> str | None:
         (
             c
             for c, region in columns.items()
-            if name.lower() in formats.list_spellings(c, region)
+            if name.lower() in select.list_spellings(c, region)
         ),
         None,
     )
@@ -168,7 +168,7 @@ def select_icv(table: Table, people: JoinedParticipants) -> pd.Series | None:
     if table.layout.icv is not None:
         values = table.frame[table.layout.icv]
         return values.where(values != 0) if table.layout.zero_is_missing else values
-    column = formats.find_column(people.frame.columns, freesurfer.ICV_NAMES)
+    column = column_names.find_column(people.frame.columns, column_names.ICV_NAMES)
     return people.frame[column] if column else None
 
 

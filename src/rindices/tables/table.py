@@ -21,8 +21,8 @@ from rindices.errors import (
     join_names,
 )
 from rindices.tables.checks import ids as id_rules
-from rindices.tables.layouts import formats, freesurfer
-from rindices.tables.layouts.formats import Layout
+from rindices.tables.layouts import column_names, detect, freesurfer
+from rindices.tables.layouts.layout import Layout
 from rindices.tables.sources.frames import (
     MemoryTable,
     find_duplicates,
@@ -94,9 +94,9 @@ class ColumnRoles:
         zeros.
         """
         guessed = [
-            *formats.ID_NAMES,
-            *formats.SESSION_NAMES,
-            *formats.GROUP_NAMES,
+            *column_names.ID_NAMES,
+            *column_names.SESSION_NAMES,
+            *column_names.GROUP_NAMES,
             "column 1",
         ]
         ids = (*split_id_columns(self.id), *split_id_columns(self.participants_id))
@@ -264,7 +264,7 @@ def _refuse_transposed(frame: pd.DataFrame, findings: Findings) -> None:
     ]
     if len(names) < _MIN_REGION_NAMES or 2 * len(names) < len(frame):
         return
-    layout = formats.detect_layout(pd.DataFrame(columns=names), ())
+    layout = detect.detect_layout(pd.DataFrame(columns=names), ())
     if layout.format not in ("table", "surrealgan") and 2 * len(layout.regions) > len(
         frame
     ):
@@ -284,7 +284,7 @@ def build_region_table(
     columns = {
         name for name in frame.columns if name.lower() in named or name == session
     } - {id_column}
-    layout = formats.detect_layout(frame, {id_column, *columns})
+    layout = detect.detect_layout(frame, {id_column, *columns})
     layout = replace(
         layout, participant_columns=(*layout.participant_columns, *sorted(columns))
     )
@@ -393,16 +393,16 @@ def _suggest_unique_ids(table: Table) -> str:
         return "Keep one row a person and session"
     rows = pd.Series(table.ids)
     others = {table.id_column, *table.layout.regions}
-    about_people = (*formats.AGE_SEX_NAMES, *formats.GROUP_NAMES)
+    about_people = (*column_names.AGE_SEX_NAMES, *column_names.GROUP_NAMES)
     columns = [
         name
         for name in table.frame
-        if name not in others and not formats.find_column([name], about_people)
+        if name not in others and not column_names.find_column([name], about_people)
     ]
     texts = {
         name: to_text(table.frame[name])
         for name in columns
-        if not formats.is_mostly_numeric(table.frame[name])
+        if not column_names.is_mostly_numeric(table.frame[name])
     }
     column = next(
         (
@@ -467,7 +467,7 @@ def _find_id_column(frame: pd.DataFrame, roles: ColumnRoles, findings: Findings)
     """
     if roles.id and find_id_columns(frame, roles.id):
         return roles.id
-    usual = formats.find_column(frame.columns, formats.ID_NAMES)
+    usual = column_names.find_column(frame.columns, column_names.ID_NAMES)
     if usual:
         return usual
     first = str(frame.columns[0])
@@ -486,7 +486,7 @@ def _find_id_column(frame: pd.DataFrame, roles: ColumnRoles, findings: Findings)
 def _find_session_column(frame: pd.DataFrame, roles: ColumnRoles) -> str | None:
     if roles.session and roles.session in frame:
         return roles.session
-    return formats.find_column(frame.columns, formats.SESSION_NAMES)
+    return column_names.find_column(frame.columns, column_names.SESSION_NAMES)
 
 
 def _choose_participants_id(
@@ -570,7 +570,9 @@ def _choose_id_column(
     different people are an error.
     """
     candidates = [
-        name for name in frame.columns if formats.find_column([name], formats.ID_NAMES)
+        name
+        for name in frame.columns
+        if column_names.find_column([name], column_names.ID_NAMES)
     ]
     if len(candidates) < 2:
         return str(candidates[0]) if candidates else None

@@ -1,7 +1,7 @@
 """Columns that are not used, by reason, so that none vanishes without a line."""
 
 from rindices.errors import Findings, OffenderKind, ProblemCode, format_count
-from rindices.tables.layouts import NAMES, formats
+from rindices.tables.layouts import NAMES, column_names
 from rindices.tables.regions import UnfilteredCohort
 from rindices.tables.sources.frames import normalise_column_name
 from rindices.tables.table import ColumnRoles, find_id_columns, split_id_columns
@@ -57,7 +57,7 @@ def _name_used_columns(
     """Return the normalised names of the columns that are used."""
     layout, people, table = parts.table.layout, parts.people, parts.table
     if not group and parts.groups is not None:
-        group = formats.find_column(people.frame.columns, formats.GROUP_NAMES)
+        group = column_names.find_column(people.frame.columns, column_names.GROUP_NAMES)
     used = [
         *split_id_columns(roles.id),
         *split_id_columns(roles.participants_id),

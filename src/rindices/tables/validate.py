@@ -49,9 +49,9 @@ from rindices.tables.cohort import (
     check_visits,
     sort_keys,
 )
-from rindices.tables.layouts import formats
-from rindices.tables.layouts.formats import holds_features, select_columns
+from rindices.tables.layouts import column_names
 from rindices.tables.layouts.freesurfer import is_brain_volume
+from rindices.tables.layouts.select import holds_features, select_columns
 from rindices.tables.options import TableOptions
 from rindices.tables.regions import OnMissing, UnfilteredCohort
 from rindices.tables.sources.frames import MemoryTable
@@ -625,7 +625,7 @@ def report_unknown_people(
 
 def _list_positive_columns(frame: pd.DataFrame) -> list[str]:
     """Return the columns of covariates that are never 0, such as age."""
-    return [name for name in frame.columns if formats.is_positive_covariate(name)]
+    return [name for name in frame.columns if column_names.is_positive_covariate(name)]
 
 
 def _mask_codes(table: Table, request: TableRequest) -> Table:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from rindices.plot.brain import match_atlas
-from rindices.tables.layouts.coded_names import name_labels
+from rindices.tables.layouts.atlas_labels import name_labels
 from rindices.tables.layouts.muse import find_muse_region
 from rindices.tables.layouts.region_names import format_region_name
 from tests.tables.layouts.helpers import LABELS, N, check_table

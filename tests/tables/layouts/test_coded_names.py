@@ -10,15 +10,12 @@ import pandas as pd
 import pytest
 
 from rindices.errors import Findings
-from rindices.tables.layouts.coded_names import (
-    PARCELS,
-    FieldColumn,
-    load_codes,
-    name_adni_structures,
-    name_parcels,
-    parse_field,
-)
-from rindices.tables.layouts.formats import detect_layout, select_columns
+from rindices.tables.layouts.adni import name_adni_structures
+from rindices.tables.layouts.coded import load_codes
+from rindices.tables.layouts.detect import detect_layout
+from rindices.tables.layouts.ggseg import PARCELS, name_parcels
+from rindices.tables.layouts.select import select_columns
+from rindices.tables.layouts.ukbiobank import FieldColumn, parse_field
 from tests.tables.helpers import write_table
 from tests.tables.layouts.helpers import LABELS, N, check_table, draw_values
 

@@ -15,7 +15,8 @@ from rindices.tables.layouts.cortex_atlases import (
     list_parcel_spellings,
     name_atlas_parcels,
 )
-from rindices.tables.layouts.formats import detect_layout, select_columns
+from rindices.tables.layouts.detect import detect_layout
+from rindices.tables.layouts.select import select_columns
 from rindices.tables.layouts.sides import pair_sides
 
 # names and numbers of parcels as in Schaefer2018_100Parcels_7Networks_order

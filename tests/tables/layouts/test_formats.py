@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from rindices.errors import Findings, ProblemCode
-from rindices.tables.layouts.formats import Layout, select_columns
+from rindices.tables.layouts.layout import Layout
+from rindices.tables.layouts.select import select_columns
 from tests.conftest import muse_volumes
 from tests.tables.helpers import (
     PARCELS,

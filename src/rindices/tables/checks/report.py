@@ -37,7 +37,7 @@ from rindices.tables.checks.prefixes import list_id_parts
 from rindices.tables.checks.scanners import check_scanner_columns, find_scanner_columns
 from rindices.tables.checks.search import search_blocks
 from rindices.tables.checks.values import Unit
-from rindices.tables.layouts import formats, freesurfer
+from rindices.tables.layouts import column_names, freesurfer
 from rindices.tables.sources.frames import to_text
 
 if TYPE_CHECKING:
@@ -185,7 +185,8 @@ def build_block_table(parts: "UnfilteredCohort") -> BlockTable | None:
     """Return the first scans of a table in blocks; None if it holds too little."""
     people, rows = parts.people, _find_first_rows(parts.table.ids)
     age, sex = (
-        _find_about(people, names) for names in (formats.AGE_NAMES, formats.SEX_NAMES)
+        _find_about(people, names)
+        for names in (column_names.AGE_NAMES, column_names.SEX_NAMES)
     )
     head_size = parts.icv if parts.icv is not None else _find_head_size(parts)
     layout = parts.table.layout
@@ -209,7 +210,7 @@ def _find_first_rows(ids: Sequence[str]) -> BoolArray:
 
 
 def _find_about(people: "JoinedParticipants", names: Sequence[str]) -> pd.Series | None:
-    column = formats.find_column(people.frame.columns, names)
+    column = column_names.find_column(people.frame.columns, names)
     return None if column is None else people.frame[column].reset_index(drop=True)
 
 
@@ -240,7 +241,7 @@ def _list_divisions(parts: "UnfilteredCohort", rows: BoolArray) -> list[Division
         parts.people.frame,
         np.asarray(parts.table.ids, dtype=object)[rows].tolist(),
     )
-    usual = formats.find_column(frame.columns, formats.SITE_NAMES)
+    usual = column_names.find_column(frame.columns, column_names.SITE_NAMES)
     sites = (
         parts.sites
         if parts.sites is not None

@@ -7,7 +7,7 @@ import pandas as pd
 
 from rindices.errors import Findings, OffenderKind, ProblemCode, join_names
 from rindices.tables.checks.groups import CONTROL, PATIENT
-from rindices.tables.layouts import formats
+from rindices.tables.layouts import column_names
 from rindices.tables.sources.frames import to_text
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def check_scanner_columns(
     """
     assert parts.groups is not None
     for name, texts in find_scanner_columns(parts.people.frame):
-        if formats.find_column([name], formats.SITE_NAMES):
+        if column_names.find_column([name], column_names.SITE_NAMES):
             continue  # these are compared as sites
         controls, patients = (
             set(texts[parts.groups.rows(group)].dropna())

@@ -10,6 +10,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+import pandas as pd
+
+from rindices.tables.layouts import freesurfer
+from rindices.tables.layouts.column_names import ICV_NAMES, find_column
+from rindices.tables.layouts.layout import Layout, drop_empty_lists, list_columns
+
 SCHAEFER, GLASSER = "schaefer", "glasser"
 _NETWORKS = {
     7: "Vis SomMot DorsAttn SalVentAttn Limbic Cont Default",
@@ -40,6 +47,7 @@ _WALL = re.compile(
 _MIN_PARCELS = 10
 _PARCELS_STEP, _MAX_PARCELS = 100, 1000  # of Schaefer's atlases
 _OWN_NAME = re.compile(r"Schaefer\d+x(7|17)_([LR]H)_(.+)")
+_THIN = (1.0, 6.0)  # mm, of the cortex
 
 
 class AtlasColumns(NamedTuple):
@@ -124,3 +132,58 @@ def list_parcel_spellings(region: str) -> list[str]:
     long = f"{networks}Networks_{side}_{rest}"
     names = [f"{side.lower()}_{long}", long, f"{side}_{rest}"]
     return [*names, f"{networks}Networks_{side}_{bare}", f"{side}_{bare}"]
+
+
+def detect_cortex_atlas(columns: list[str], frame: pd.DataFrame) -> Layout | None:
+    """Detect parcels of Schaefer's or Glasser's atlas, and structures of FreeSurfer
+    beside them.
+
+    Parcels whose names do not tell the measure are thicknesses if they are of the size
+    of thicknesses.
+    """
+    found = name_atlas_parcels(columns)
+    if found is None:
+        return None
+    kinds = {
+        column: freesurfer.classify_column(column)
+        for column in columns
+        if column not in found.names and column not in found.wall
+    }
+    silent = [
+        column
+        for column, name in found.names.items()
+        if freesurfer.infer_measure(name) == "volume" and not name.endswith("_volume")
+    ]
+    is_thin = bool(silent) and len(frame) > 0 and _is_thickness(frame[silent])
+    ending = "_thickness" if is_thin else ""
+    names = {
+        column: f"{name}{ending}" if column in silent else name
+        for column, name in found.names.items()
+    }
+    names |= {
+        column: freesurfer.canonicalise_region_name(column)
+        for column in list_columns(kinds, "region")
+        if not freesurfer.is_whole_cortex(column)
+    }
+    aside = {kind: list_columns(kinds, kind) for kind in freesurfer.UNUSED_KINDS}
+    aside["no tissue"] += found.wall
+    aside["composite"] += [
+        column
+        for column in list_columns(kinds, "region")
+        if freesurfer.is_whole_cortex(column)
+    ]
+    return Layout(
+        format=found.format,
+        regions=names,
+        icv=find_column(list_columns(kinds, "icv"), ICV_NAMES),
+        aside=drop_empty_lists(aside),
+        participant_columns=tuple(list_columns(kinds, None)),
+        measures={name: freesurfer.infer_measure(name) for name in names.values()},
+    )
+
+
+def _is_thickness(values: pd.DataFrame) -> bool:
+    """Return whether values are of the size of thicknesses of the cortex, in mm."""
+    numbers = values.apply(pd.to_numeric, errors="coerce").to_numpy(dtype=float)
+    measured = numbers[np.isfinite(numbers)]
+    return len(measured) > 0 and bool(_THIN[0] < np.median(measured) < _THIN[1])

@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from rindices.errors import Findings, ProblemCode, format_count, join_names
+from rindices.errors import (
+    Findings,
+    ProblemCode,
+    format_count,
+    join_names,
+)
 from rindices.tables.layouts import NAMES
+from rindices.tables.layouts.column_names import ICV_NAMES, find_column
+from rindices.tables.layouts.layout import Layout, drop_empty_lists, list_columns
 
-ICV_NAMES = tuple(NAMES["columns"]["icv"].split(","))
 STATS_NAMES = NAMES["structures"]["stats"].split()
 UNUSED_KINDS = ("ventricle", "composite", "no tissue")
 """Classes of columns that are not used as regions."""
@@ -58,6 +64,7 @@ _MEASURE_REGEX = re.compile(
     r"_(volume|thickness|thicknessstd|thickavg|area|surfavg|meancurv|gauscurv|foldind|curvind)$"
 )
 _ETIV_REGEX = re.compile(r"#\s*Measure\s+[^,]*,\s*eTIV\s*,[^,]*,\s*([0-9.eE+-]+)\s*,")
+_MIN_FREESURFER_REGIONS = 5
 
 
 def normalise_structure_name(column: str) -> str:
@@ -265,3 +272,50 @@ def _read_stats(path: Path) -> dict[str, float]:
                 return {}
             row[fields[4]] = float(pd.to_numeric(fields[3], errors="coerce"))
     return row
+
+
+def detect_freesurfer(columns: list[str], frame: pd.DataFrame) -> Layout | None:
+    """Detect tables of FreeSurfer, SynthSeg and ENIGMA; the name of the first column of
+    the file tells the program and the measure.
+    """
+    first = str(frame.columns[0]).lower()
+    kinds = {column: classify_column(column) for column in columns}
+    regions = [column for column, kind in kinds.items() if kind == "region"]
+    if len(regions) < _MIN_FREESURFER_REGIONS:
+        return None
+    if any(is_parcel(column) for column in regions):
+        kinds |= {column: "composite" for column in regions if is_whole_cortex(column)}
+        regions = list_columns(kinds, "region")
+    aside = {kind: list_columns(kinds, kind) for kind in UNUSED_KINDS}
+    icv = find_column(list_columns(kinds, "icv"), ICV_NAMES)
+    others = tuple(list_columns(kinds, None))
+    names = {column: canonicalise_region_name(column) for column in regions}
+    measures = {names[column]: infer_measure(column) for column in regions}
+    if (
+        first.startswith("measure:") and first != "measure:volume"
+    ):  # holds for all columns of an aseg table
+        measures = dict.fromkeys(measures, first.removeprefix("measure:"))
+    format_name = _detect_freesurfer_format(columns, first)
+    return Layout(
+        format=format_name,
+        regions=names,
+        icv=icv,
+        aside=drop_empty_lists(aside),
+        participant_columns=others,
+        measures=measures,
+    )
+
+
+def _detect_freesurfer_format(columns: list[str], first: str) -> str:
+    if first.startswith("measure:"):
+        return "aseg"
+    if first.startswith(("lh.", "rh.")):
+        return "aparc"
+    lower = {column.lower() for column in columns}
+    if "total intracranial" in lower or "left cerebral white matter" in lower:
+        return "synthseg"
+    if {"llatvent", "lhippo"} & lower or any(
+        column.endswith(("_thickavg", "_surfavg")) for column in lower
+    ):
+        return "enigma"
+    return "freesurfer"

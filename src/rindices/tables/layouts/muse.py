@@ -5,7 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
+import pandas as pd
+
 from rindices.tables.layouts import read_data_rows
+from rindices.tables.layouts.coded import MIN_CODED_REGIONS
+from rindices.tables.layouts.column_names import ICV_NAMES, find_column
+from rindices.tables.layouts.layout import Layout, drop_empty_lists
 
 ICV_CODE = 702
 _COMPOSITE_CODES = range(300, 1000)
@@ -13,6 +18,7 @@ _MUSE_PREFIX_REGEX = re.compile(r"\w*muse_(?:volumes?_)?", re.IGNORECASE)
 _MUSE_COLUMN_REGEX = re.compile(
     r"(?:X|ROI_|\w*muse_(?:volumes?_)?)?(\d{1,3})(?:\.0)?", re.IGNORECASE
 )
+_MIN_MUSE_REGIONS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,3 +134,50 @@ def parse_muse_codes(header: Iterable[str]) -> dict[str, int]:
 def has_code_number(column: str) -> bool:
     """Return whether a column has a number in the place of a MUSE code."""
     return bool(_MUSE_COLUMN_REGEX.fullmatch(column))
+
+
+def detect_dlmuse(columns: list[str], _frame: pd.DataFrame) -> Layout | None:
+    """Detect tables of DLMUSE and MUSE by the codes of their columns."""
+    codes = parse_muse_codes(columns)
+    singles = single_regions()
+    single = {
+        column: singles[code] for column, code in codes.items() if code in singles
+    }
+    numbered = [column for column in columns if has_code_number(column)]
+    share_coded = sum(column in codes for column in numbered) / max(1, len(numbered))
+    is_marked = any(
+        "muse" in column.lower() or codes.get(column) == ICV_CODE for column in numbered
+    )
+    is_small_table = (
+        share_coded == 1
+        and single
+        and (is_marked or len(numbered) >= MIN_CODED_REGIONS)
+    )
+    if not is_small_table and (len(single) < _MIN_MUSE_REGIONS or share_coded < 0.9):
+        return None
+    regions = {
+        column: region.name
+        for column, region in single.items()
+        if not region.is_ventricle
+    }
+    aside = {
+        "ventricle": [
+            column for column, region in single.items() if region.is_ventricle
+        ],
+        "composite": [
+            column
+            for column, code in codes.items()
+            if code not in singles and code != ICV_CODE
+        ],
+    }
+    icv = next((column for column, code in codes.items() if code == ICV_CODE), None)
+    others = tuple(column for column in columns if column not in codes)
+    icv = icv or find_column(others, ICV_NAMES)
+    return Layout(
+        format="dlmuse",
+        regions=regions,
+        icv=icv,
+        aside=drop_empty_lists(aside),
+        participant_columns=others,
+        measures=dict.fromkeys(regions.values(), "volume"),
+    )
