@@ -323,22 +323,19 @@ class OnMissing(StrEnum):
         return self in (OnMissing.MODEL, OnMissing.REPORT)
 
 
-def _find_missing_regions(parts: UnfilteredCohort, is_first: bool) -> pd.DataFrame:
-    """Return which regions people lack (N, R); regions that nobody has are reported
-    elsewhere, with the first chunk.
-    """
+def find_missing_regions(parts: UnfilteredCohort) -> pd.DataFrame:
+    """Return which regions people lack (N, R), without columns if nobody lacks any."""
     if not parts.ranges.not_finite.any():
         return parts.regions.iloc[:, :0].isna()
-    missing = parts.regions.isna()
-    return missing.loc[:, ~(missing.all() & is_first)]
+    return parts.regions.isna()
 
 
 def find_incomplete_rows(
     parts: UnfilteredCohort,
+    missing: pd.DataFrame,
     policy: OnMissing,
     impute: bool,
     findings: Findings,
-    is_first: bool,
     nouns: Nouns,
 ) -> tuple[BoolArray, BoolArray]:
     """Report people who lack a value. Return those who cannot be used, and those of
@@ -348,15 +345,14 @@ def find_incomplete_rows(
     ----------
     parts : UnfilteredCohort
         Content of the tables.
+    missing : DataFrame
+        Which regions people lack (N, R).
     policy : OnMissing
         What to do with people who lack a region.
     impute : bool
         Whether missing covariates are imputed.
     findings : Findings
         Collects the problems.
-    is_first : bool
-        Whether this is the first chunk of a table. Regions without any value are
-        reported once, for the first chunk, and do not count here.
     nouns : Nouns
         Nouns of the messages.
     """
@@ -371,18 +367,12 @@ def find_incomplete_rows(
         _report_missing(matched, people.ids, gap, policy, of_file, cure)
         lacking[rows] = True
 
-    missing = _find_missing_regions(parts, is_first)
-    if len(missing.columns):
-        if parts.groups is not None and is_first:
-            first = ~pd.Series(people.ids).duplicated().to_numpy()
-            groups = take_people(parts.groups, first)
-            warn_missing_by_group(missing[first], groups, of_table, nouns)
-        if policy.uses_measured_cells:
-            # of a study; when a model is applied, it decides who has enough regions
-            if parts.groups is not None:
-                unusable = _find_unusable_rows(missing, people.ids, of_table, nouns)
-            ids = list(compress(people.ids, ~unusable))
-            _report_missing_cells(missing[~unusable], ids, of_table, nouns)
+    if len(missing.columns) and policy.uses_measured_cells:
+        # of a study; when a model is applied, it decides who has enough regions
+        if parts.groups is not None:
+            unusable = _find_unusable_rows(missing, people.ids, of_table, nouns)
+        ids = list(compress(people.ids, ~unusable))
+        _report_missing_cells(missing[~unusable], ids, of_table, nouns)
     gap = "no row among the participants"
     _report_missing(people.unmatched, people.ids, gap, policy, people.findings)
     if len(missing.columns) and not policy.uses_measured_cells:

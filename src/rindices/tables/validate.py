@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import gt
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -280,8 +280,6 @@ class _WholeTable:
 
     request: TableRequest
     findings: Findings = field(default_factory=Findings, kw_only=True)
-    knows_all_rows: ClassVar[bool] = True
-    is_first: ClassVar[bool] = True
 
     def run(self) -> ValidationResult:
         """Return the content of the table and its problems."""
@@ -309,10 +307,10 @@ class _WholeTable:
         parts = _take_labelled_people(parts)
         lacking, unusable = regions.find_incomplete_rows(
             parts,
+            self.find_missing_regions(parts, of_table),
             request.policy,
             request.options.impute_covariates,
             findings,
-            self.is_first,
             _get_nouns(parts, request),
         )
         parts = _empty_missing_codes(parts, request, of_table)
@@ -329,7 +327,7 @@ class _WholeTable:
         self.check_anyone_is_left(clean, of_table)
         cohort = None
         if not findings.errors():
-            cohort = _build_cohort(parts, clean, unit, sort=self.knows_all_rows)
+            cohort = self.build_cohort(parts, clean, unit)
             doubted = tuple(each for each in findings if each.code in SUSPECT_CODES)
             cohort = replace(cohort, suspicions=doubted)
         return replace(
@@ -422,6 +420,36 @@ class _WholeTable:
             offender_kind=OffenderKind.SITE,
         )
 
+    def find_missing_regions(
+        self, parts: UnfilteredCohort, findings: Findings
+    ) -> pd.DataFrame:
+        """Return which regions people lack (N, R), and warn where one group lacks more.
+
+        Regions that nobody has are reported with the values, and do not count here.
+        """
+        missing = regions.find_missing_regions(parts)
+        missing = missing.loc[:, ~missing.all()]
+        if parts.groups is not None and len(missing.columns):
+            first = ~pd.Series(parts.people.ids).duplicated().to_numpy()
+            groups = take_people(parts.groups, first)
+            nouns = _get_nouns(parts, self.request)
+            regions.warn_missing_by_group(missing[first], groups, findings, nouns)
+        return missing
+
+    def build_cohort(
+        self, parts: UnfilteredCohort, clean: BoolArray, unit: Unit
+    ) -> Cohort:
+        """Build the cohort of the rows in a mask (N,), sorted by ID and session."""
+        ids, sessions = parts.people.ids, parts.table.sessions
+        frames = _list_frames(parts)
+        texts = parts.covariates.select_dtypes("category").columns
+        frames[2] = parts.covariates.astype(dict.fromkeys(texts, "object"))
+        if sessions is not None or not clean.all() or any(map(gt, ids, ids[1:])):
+            order = sort_keys(list(zip(ids, sessions or ids, strict=True)))
+            rows = order[clean[order]]
+            frames = [frame.iloc[rows].reset_index(drop=True) for frame in frames]
+        return _make_cohort(parts, frames, unit)
+
     def check_values(
         self, parts: UnfilteredCohort, findings: Findings
     ) -> tuple[UnfilteredCohort, dict[str, Unit], Unit]:
@@ -480,7 +508,6 @@ class _FirstRows(_WholeTable):
     """
 
     table: Table
-    knows_all_rows: ClassVar[bool] = False
 
     def read_table(self) -> Table:
         """Return the rows, which were read already."""
@@ -504,6 +531,15 @@ class _FirstRows(_WholeTable):
         if parts.sites is None:
             names = self.request.options.leave_out_sites
             _report_unknown_sites(names, present, parts.people.findings)
+
+    def build_cohort(
+        self, parts: UnfilteredCohort, clean: BoolArray, unit: Unit
+    ) -> Cohort:
+        """Build the cohort of the rows in a mask (N,), in their order."""
+        frames = _list_frames(parts)
+        if not clean.all():
+            frames = [frame[clean].reset_index(drop=True) for frame in frames]
+        return _make_cohort(parts, frames, unit)
 
     def search_rows(
         self, parts: UnfilteredCohort, unit: Unit, findings: Findings
@@ -533,12 +569,17 @@ class _LaterRows(_FirstRows):
     """
 
     first: ValidationResult
-    is_first: ClassVar[bool] = False
 
     def known_people(self) -> _KnownPeople:
         """Return what is known from the first rows."""
         covariates = self.first.cohort_or_raise().covariates
         return _KnownPeople(self.first.participants, covariates)
+
+    def find_missing_regions(
+        self, parts: UnfilteredCohort, findings: Findings
+    ) -> pd.DataFrame:
+        """Return which regions people lack (N, R), also those that nobody has."""
+        return regions.find_missing_regions(parts)
 
     def check_values(
         self, parts: UnfilteredCohort, findings: Findings
@@ -827,39 +868,31 @@ def _describe_parts(
     )
 
 
-def _build_cohort(
-    parts: UnfilteredCohort, clean: BoolArray, unit: Unit, sort: bool
-) -> Cohort:
-    """Build the cohort of the rows in a mask (N,), sorted by id and session unless they
-    are a chunk.
-    """
-    ids, sessions = parts.people.ids, parts.table.sessions
+def _list_frames(parts: UnfilteredCohort) -> list[pd.DataFrame]:
+    """Return regions, people and covariates as a cohort holds them."""
     labels = None if parts.groups is None else parts.groups.labels.to_numpy()
     sites = None if parts.sites is None else parts.sites.to_numpy()
-    columns = {ID: ids, SESSION: sessions, GROUP: labels, SITE: sites}
+    columns = {
+        ID: parts.people.ids,
+        SESSION: parts.table.sessions,
+        GROUP: labels,
+        SITE: sites,
+    }
     people = pd.DataFrame(
         {name: values for name, values in columns.items() if values is not None}
     )
-    frames = [parts.regions, people, parts.covariates]
-    if not sort:
-        frames = (
-            frames
-            if clean.all()
-            else [frame[clean].reset_index(drop=True) for frame in frames]
-        )
-    else:
-        texts = parts.covariates.select_dtypes("category").columns
-        frames[2] = parts.covariates.astype(dict.fromkeys(texts, "object"))
-        if sessions is not None or not clean.all() or any(map(gt, ids, ids[1:])):
-            order = sort_keys(list(zip(ids, sessions or ids, strict=True)))
-            frames = [
-                frame.iloc[order[clean[order]]].reset_index(drop=True)
-                for frame in frames
-            ]
+    return [parts.regions, people, parts.covariates]
+
+
+def _make_cohort(
+    parts: UnfilteredCohort, frames: list[pd.DataFrame], unit: Unit
+) -> Cohort:
+    """Make a cohort of regions, people and covariates."""
+    volumes, people, covariates = frames
     return Cohort(
-        volumes=frames[0],
-        people=frames[1],
-        covariates=frames[2],
+        volumes=volumes,
+        people=people,
+        covariates=covariates,
         source=parts.table.layout.format,
         unit=str(unit),
     )
