@@ -24,7 +24,7 @@ import rindices as ri
 from rindices.atomic import write_atomically
 from rindices.model.fitted import FittedModel
 from rindices.study.config import ModelConfig, make_study
-from rindices.study.wrong_cells import check_cells
+from rindices.study.outlying_measurements import check_cells
 from rindices.sums.parts import connect_parts
 from rindices.sums.people import LocalPeople
 from rindices.sums.rounds import InMemoryTransport

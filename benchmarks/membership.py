@@ -580,9 +580,10 @@ def measure_use(model: ri.FittedModel, population: Population) -> dict[str, floa
     return {
         "c_index": float(score.mean),
         "unusual": compute_auc(
-            model.apply(shifted)["unusual"].to_numpy(), usual["unusual"].to_numpy()
+            model.apply(shifted)["outlier_score"].to_numpy(),
+            usual["outlier_score"].to_numpy(),
         ),
-        "novel": float(usual["novel"].mean()),
+        "novel": float(usual["outside_training_range"].mean()),
         "width": float(
             np.mean(
                 [patients[f"{name}_high"] - patients[f"{name}_low"] for name in names]

@@ -95,7 +95,9 @@ def compute_difference(
     ]
     if "unusual" in outputs:
         differences.append(
-            np.abs(outputs["unusual"][:, 0] - applied["unusual"].to_numpy()).max()
+            np.abs(
+                outputs["outlier_score"][:, 0] - applied["outlier_score"].to_numpy()
+            ).max()
         )
     return float(max(differences))
 

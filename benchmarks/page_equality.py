@@ -110,11 +110,15 @@ def compare(model: ri.FittedModel, folder: Path) -> dict[str, Any]:
     names = [f"r{k + 1}" for k in range(model.n_patterns)]
     return {
         "people": len(page),
-        "novel": int(applied["novel"].sum()),
+        "novel": int(applied["outside_training_range"].sum()),
         "r_indices": float(np.abs(page[names] - applied[names]).to_numpy().max()),
         "intervals": float(np.abs(page[ends] - applied[ends]).to_numpy().max()),
-        "unusual": float(np.abs(page["unusual"] - applied["unusual"]).max()),
-        "other_reasons": int((page["novel_because"] != applied["novel_because"]).sum()),
+        "unusual": float(
+            np.abs(page["outlier_score"] - applied["outlier_score"]).max()
+        ),
+        "other_reasons": int(
+            (page["outside_because"] != applied["outside_because"]).sum()
+        ),
         "requests": len(requests),
         "megabytes": (folder / "model.html").stat().st_size / 1e6,
     }

@@ -31,7 +31,7 @@ from rindices.experiments.tasks import TASKS
 from rindices.model.fitted import FittedModel
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.config import ModelConfig, make_study
-from rindices.study.wrong_cells import check_cells
+from rindices.study.outlying_measurements import check_cells
 from rindices.sums.parts import connect_parts
 from rindices.sums.study import SumsSettings, run_study_from_sums
 

@@ -101,13 +101,13 @@ def measure_unusual(task: str, seed: int) -> list[dict[str, object]]:
             )
             continue
         has_reason = np.array(
-            [bool(re.search(reason, text)) for text in table["novel_because"]]
+            [bool(re.search(reason, text)) for text in table["outside_because"]]
         )
         warnings = [
             str(problem) for problem in problems if "looks unlike" in str(problem)
         ]
         row |= {
-            "novel": float(table["novel"].mean()),
+            "novel": float(table["outside_training_range"].mean()),
             "named": float(has_reason.mean()) if reason else None,
         }
         row |= {"warning": warnings[0] if warnings else ""}

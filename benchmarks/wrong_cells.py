@@ -38,7 +38,7 @@ from rindices.experiments.tasks import TASKS as TASKS_BY_NAME
 from rindices.model.unusual import TrainingDistribution
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.group_tests import Finding, run_group_tests
-from rindices.study.wrong_cells import check_cells
+from rindices.study.outlying_measurements import check_cells
 from rindices.tables.cohort import GROUP, Cohort
 
 OUT = Path(__file__).parent / "results" / "wrong_cells.json"
@@ -127,7 +127,7 @@ def measure_planted(setting: str, seed: int) -> dict[str, Any]:
 
 def measure_flagged(setting: str, seed: int) -> dict[str, Any]:
     """Return the new people whom an ONNX graph flags: by their wrong cells, and by
-    `unusual` from the limit on.
+    `outlier_score` from the limit on.
     """
     import onnxruntime
 
@@ -149,7 +149,8 @@ def measure_flagged(setting: str, seed: int) -> dict[str, Any]:
             node.name: columns[[node.name]].to_numpy() for node in session.get_inputs()
         }
         unusual, number = (
-            values[rows, 0] for values in session.run(["unusual", "wrong_cells"], feeds)
+            values[rows, 0]
+            for values in session.run(["outlier_score", "outlying_measurements"], feeds)
         )
         result[name] = [
             int((number > 0).sum()),

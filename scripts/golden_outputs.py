@@ -61,7 +61,10 @@ def compute_outputs() -> dict[str, Any]:
         "tolerances": TOLERANCES,
         "columns": list(indices.columns),
         "n_patterns": model.n_patterns,
-        "novel": [int(table["novel"].sum()) for table in (indices, new_indices)],
+        "outside_training_range": [
+            int(table["outside_training_range"].sum())
+            for table in (indices, new_indices)
+        ],
         "agreement": [None if agreement is None else agreement.concordance],
         "patterns": np.round(model.patterns[-1], 6).tolist(),
         "r_indices": np.round(indices[numbers].iloc[::10], 6).to_numpy().tolist(),
@@ -73,7 +76,7 @@ def list_differences(outputs: dict[str, Any], golden: dict[str, Any]) -> list[st
     """Return what differs from the golden outputs by more than its tolerance."""
     problems = [
         f"{name}: {outputs[name]} instead of {golden[name]}"
-        for name in ("columns", "n_patterns", "novel")
+        for name in ("columns", "n_patterns", "outside_training_range")
         if outputs[name] != golden[name]
     ]
     for name, tolerance in TOLERANCES.items():

@@ -14,6 +14,9 @@ def test_differences_are_found() -> None:
     golden = json.loads(GOLDEN.read_text())
     changed = json.loads(GOLDEN.read_text())
     changed["r_indices"][3][1] += 0.01
-    changed["novel"][0] += 1
+    changed["outside_training_range"][0] += 1
     problems = list_differences(changed, golden)
-    assert [problem.partition(":")[0] for problem in problems] == ["novel", "r_indices"]
+    assert [problem.partition(":")[0] for problem in problems] == [
+        "outside_training_range",
+        "r_indices",
+    ]

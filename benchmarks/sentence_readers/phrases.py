@@ -734,9 +734,9 @@ def split_cells(text: str) -> list[tuple[str, str, str, str]]:
 
 def check_cells(text: str, reading: Reading) -> None:
     """Check the outlying measurements that a warning lists against
-    ``wrong_cells.tsv``.
+    ``outlying_measurements.tsv``.
     """
-    table = reading.written.read("wrong_cells")
+    table = reading.written.read("outlying_measurements")
     assert table is not None
     for _, person, value, expected in split_cells(text):
         rows = table[table[ID] == person]

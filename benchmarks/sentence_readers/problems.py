@@ -179,7 +179,7 @@ def _count_failed(reading: Reading) -> tuple[int, int]:
     """Return the number of people whose regions do not fit together, and of their
     outlying measurements.
     """
-    table = reading.written.read("wrong_cells")
+    table = reading.written.read("outlying_measurements")
     if table is None:
         return 0, 0
     failed = {
@@ -203,7 +203,7 @@ def _read_failed_beside_cells(match: re.Match[str], reading: Reading) -> None:
     r"Check these measurements, or use them all the same: --on-outlier keep\.?"
 )
 def _read_failed(match: re.Match[str], reading: Reading) -> None:
-    table = reading.written.read("wrong_cells")
+    table = reading.written.read("outlying_measurements")
     assert table is not None
     reading.check(
         int(match[1].replace(",", "")) <= table[ID].nunique(),

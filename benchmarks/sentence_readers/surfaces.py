@@ -218,7 +218,7 @@ def _read_private(text: str, reading: Reading) -> None:
     ).groups()
     written = reading.written.folder
     known = {path.name for path in written.glob("r_indices*.tsv")} | {
-        name for name in ("wrong_cells.tsv",) if (written / name).is_file()
+        name for name in ("outlying_measurements.tsv",) if (written / name).is_file()
     }
     reading.check_equal(sorted(said.split(", ")), sorted({*known, "runs/"}), "private")
     names = [

@@ -304,7 +304,7 @@ class WrittenStudy:
         """Return the numbers of outlying measurements and of their participants by
         group; None without any.
         """
-        table = self.read("wrong_cells")
+        table = self.read("outlying_measurements")
         if table is None or not len(table):
             return None
         groups = self.truth.first[GROUP]

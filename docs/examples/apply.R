@@ -8,5 +8,5 @@ if (status != 0) stop("rindices apply did not succeed: see the line above")
 result <- read.delim(out, na.strings = "n/a")
 indices <- grep("^r[0-9]+$", names(result), value = TRUE)
 print(summary(result[indices]))
-unlike <- result[result$novel == "True", c("participant_id", "novel_because")]
+unlike <- result[result$outside_training_range == "True", c("participant_id", "outside_because")]
 cat(nrow(result), "people,", nrow(unlike), "of them unlike the training people\n")

@@ -129,7 +129,11 @@ def test_chunks_of_any_size_give_the_same_numbers(
     )
     pd.testing.assert_frame_equal(result, expected, check_exact=True, check_dtype=False)
     assert outcome.counted.people == PEOPLE
-    assert outcome.counted.novel == int(expected["novel"].sum()) >= PEOPLE // 50
+    assert (
+        outcome.counted.novel
+        == int(expected["outside_training_range"].sum())
+        >= PEOPLE // 50
+    )
     assert outcome.counted.causes["age out of range"] == PEOPLE // 50
     assert not list(at.glob(".*"))
 
@@ -377,7 +381,7 @@ def test_a_table_unlike_training_is_warned_of_once(
         if "unlike the training people" in problem.what
     ]
     assert len(warnings) == 1
-    assert f"of {PEOPLE} are novel" in warnings[0]
+    assert f"of {PEOPLE} are outside the training range" in warnings[0]
     assert len(outcome.problems) < 8
 
 
@@ -425,7 +429,7 @@ def test_a_folder_in_and_a_folder_out_resumes(
     pd.testing.assert_frame_equal(
         result, in_memory(at / "whole.csv", model), check_exact=True, check_dtype=False
     )
-    assert outcome.counted.novel == int(result["novel"].sum())
+    assert outcome.counted.novel == int(result["outside_training_range"].sum())
 
     assert not list(at.glob(".out*"))
     with pytest.raises(
@@ -494,7 +498,7 @@ def test_chunks_without_anyone_left_have_the_columns_of_the_others(
         result["participant_id"].tolist()
         == people["participant_id"].drop(range(260, 280)).tolist()
     )
-    assert not result["novel_because"].isna().any()
+    assert not result["outside_because"].isna().any()
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

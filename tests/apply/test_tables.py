@@ -53,9 +53,9 @@ def test_every_column_is_described() -> None:
         "r1",
         "r1_low",
         "r1_high",
-        "unusual",
-        "novel",
-        "novel_because",
+        "outlier_score",
+        "outside_training_range",
+        "outside_because",
     ]
     descriptions = describe_columns(columns)
     assert list(descriptions) == columns

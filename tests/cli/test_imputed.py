@@ -98,7 +98,9 @@ def test_everyone_has_indices_that_hardly_depend_on_the_imputation(
     indices = pd.read_csv(
         folder / "study" / "r_indices.tsv", sep="\t", index_col="participant_id"
     )
-    assert np.isfinite(indices[["r1", "r1_low", "r1_high", "unusual"]]).all(axis=None)
+    assert np.isfinite(indices[["r1", "r1_low", "r1_high", "outlier_score"]]).all(
+        axis=None
+    )
     assert "impute_covariates = true" in (folder / "study" / "study.toml").read_text(
         "utf-8"
     )

@@ -104,7 +104,7 @@ def test_check_and_fit_use_the_cells_that_people_have(
     assert fitted.exit_code == 0, fitted.output
     indices = pd.read_csv(tmp_path / "study" / "r_indices.tsv", sep="\t")
     assert len(indices) == 349
-    assert np.isfinite(indices[["r1", "r2", "r1_low", "r1_high", "unusual"]]).all(
+    assert np.isfinite(indices[["r1", "r2", "r1_low", "r1_high", "outlier_score"]]).all(
         axis=None
     )
     stopped = run(folder, *words, "--on-missing", "error", "--out", tmp_path / "other")

@@ -21,7 +21,7 @@ from rindices.study.study import Study
 from rindices.tables.options import TableOptions
 from rindices.tables.readers import make_request
 from rindices.tables.validate import validate_table
-from tests.cli.test_wrong_cells import run
+from tests.cli.test_outlying_measurements import run
 from tests.tables.checks.people import People, simulate_people
 
 GROUPS = ("--group", "group", "--controls", "control")

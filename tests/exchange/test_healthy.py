@@ -52,7 +52,7 @@ def test_the_healthy_people_do_not_change_r_indices(
     before, after = bare.apply(ixi), model.apply(ixi, centiles=True)
     names = model.index_names
     np.testing.assert_allclose(before[names], after[names], rtol=0, atol=1e-12)
-    assert (after["unusual"] < 0.95).mean() > 0.95
+    assert (after["outlier_score"] < 0.95).mean() > 0.95
     centiles = after[[f"{index}_centile" for index in names]]
     assert np.abs(centiles.median() - 50).max() < 4
 

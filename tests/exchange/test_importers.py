@@ -249,7 +249,7 @@ def test_card_of_an_imported_model(shared: Path, tmp_path: Path) -> None:
     assert "49,482" in shown["citation"]
     healthy = "291 healthy people of IXI, 40 to 86 years old"
     assert healthy in shown["intervals"]
-    assert f"against {healthy}, not the training people" in shown["unusual"]
+    assert f"against {healthy}, not the training people" in shown["outlier_score"]
     assert shown["healthy"]["licence"] == "CC BY-SA 3.0"
     correlations = np.array(shown["severity_correlation"])[np.triu_indices(5, 1)]
     assert (round(correlations.min(), 2), round(correlations.max(), 2)) == (0.28, 0.49)
@@ -317,9 +317,9 @@ def test_other_checkpoints_with_sums_epochs_and_covariates(tmp_path: Path) -> No
         covariates=pd.DataFrame({"age": age + 30, "sex": sex}),
     )
     table = model.apply(old)
-    assert table["novel"].mean() > 0.5
+    assert table["outside_training_range"].mean() > 0.5
     assert (
-        table.loc[table["novel"], "novel_because"]
+        table.loc[table["outside_training_range"], "outside_because"]
         .str.contains("age .* is outside 50 to 90")
         .all()
     )

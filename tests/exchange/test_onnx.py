@@ -81,10 +81,12 @@ def assert_equal(
             ].to_numpy()
             assert outputs[output].shape == expected.shape
             differences.append(float(np.abs(outputs[output] - expected).max()))
-    if "unusual" in outputs:
+    if "outlier_score" in outputs:
         differences.append(
             float(
-                np.abs(outputs["unusual"][:, 0] - applied["unusual"].to_numpy()).max()
+                np.abs(
+                    outputs["outlier_score"][:, 0] - applied["outlier_score"].to_numpy()
+                ).max()
             )
         )
     assert max(differences) < TOLERANCE
@@ -93,7 +95,13 @@ def assert_equal(
 
 def test_contrastive_model(model: ri.FittedModel, tmp_path: Path) -> None:
     names = export_onnx(model, tmp_path / "m.onnx")
-    assert names["outputs"] == ["r_indices", "low", "high", "unusual", "wrong_cells"]
+    assert names["outputs"] == [
+        "r_indices",
+        "low",
+        "high",
+        "outlier_score",
+        "outlying_measurements",
+    ]
     assert set(names["inputs"]) == {*model.regions, *model.covariates}
     new = simulate_few_regions("tiny", seed=1).cohort
     new.volumes.iloc[:5] *= 0.3  # below the floor of the logarithm
@@ -108,7 +116,13 @@ def test_contrastive_model(model: ri.FittedModel, tmp_path: Path) -> None:
 def test_models_of_every_kind(name: str, tmp_path: Path) -> None:
     model, cohort = ri.load(FIXTURES / f"{name}.safetensors"), small_cohort()
     outputs = export_onnx(model, tmp_path / "m.onnx")["outputs"]
-    assert outputs == ["r_indices", "low", "high", "unusual", "wrong_cells"]
+    assert outputs == [
+        "r_indices",
+        "low",
+        "high",
+        "outlier_score",
+        "outlying_measurements",
+    ]
     assert_equal(
         run_graph(tmp_path / "m.onnx", list_columns(cohort)), model.apply(cohort), 2
     )
@@ -123,7 +137,7 @@ def test_published_models_take_the_columns_of_their_sums(
     checkpoint = next((shared / "upstream").rglob(f"{name}*"))
     model = import_published(checkpoint, name)
     names = export_onnx(model, tmp_path / "m.onnx")
-    assert names["outputs"] == ["r_indices", "low", "high", "unusual"]
+    assert names["outputs"] == ["r_indices", "low", "high", "outlier_score"]
     rng = np.random.default_rng(0)
     parts = sorted({part for region in model.regions for part in region.split("+")})
     assert set(names["inputs"]) == {*parts, *model.covariates}
@@ -144,10 +158,10 @@ def test_published_models_take_the_columns_of_their_sums(
     )
 
 
-def test_people_with_wrong_cells_are_flagged(
+def test_people_with_outlying_measurements_are_flagged(
     model: ri.FittedModel, tmp_path: Path
 ) -> None:
-    """`unusual` alone flags 92 % of such people in small studies."""
+    """`outlier_score` alone flags 92 % of such people in small studies."""
     export_onnx(model, tmp_path / "m.onnx")
     new = simulate_few_regions("basic", seed=904).cohort
     rng = np.random.default_rng(0)
@@ -158,7 +172,9 @@ def test_people_with_wrong_cells_are_flagged(
     )
     values[wrong, columns[wrong]] *= np.where(rng.random(wrong.sum()) < 0.5, 4.0, 0.25)
     new = replace(new, volumes=pd.DataFrame(values, columns=new.volumes.columns))
-    number = run_graph(tmp_path / "m.onnx", list_columns(new))["wrong_cells"][:, 0]
+    number = run_graph(tmp_path / "m.onnx", list_columns(new))["outlying_measurements"][
+        :, 0
+    ]
     training = model.training
     assert training is not None
     sd, covariance = (

@@ -111,7 +111,7 @@ def test_a_published_file_has_nearly_the_same_indices(
             for each in (before, after)
         ]
         assert 0.7 < widths[1] / widths[0] < 1.5
-    assert after["novel"].mean() < 0.1
+    assert after["outside_training_range"].mean() < 0.1
 
 
 def test_no_array_has_the_numbers_of_the_owner(
@@ -193,7 +193,7 @@ def test_missing_wrong_and_unusual_cells(published: ri.FittedModel) -> None:
     usual, result = published.apply(cohort), published.assess(changed)
     assert (result.table["information"][::2] < 1.0).all()
     assert any("not fit" in str(problem) for problem in result.problems)
-    assert result.table["novel"].to_numpy()[5]
+    assert result.table["outside_training_range"].to_numpy()[5]
     for name in published.index_names:
         assert spearmanr(usual[name], result.table[name])[0] > 0.9
 

@@ -43,7 +43,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
         model.assess(
             ri.read_cohort(tmp_path / "people.csv", covariates=["age", "sex", "icv"])
         )
-        .table["novel"]
+        .table["outside_training_range"]
         .sum()
     )
     assert (

@@ -71,7 +71,9 @@ def test_people_beyond_all_others_have_no_centile_of_0_or_100() -> None:
 def make_table(indices: np.ndarray) -> pd.DataFrame:
     ids = [f"p{number}" for number in range(len(indices))]
     columns = {"participant_id": ids, "r1": indices[:, 0], "r2": indices[:, 1]}
-    return pd.DataFrame({**columns, "information": 1.0, "novel": False})
+    return pd.DataFrame(
+        {**columns, "information": 1.0, "outside_training_range": False}
+    )
 
 
 def test_ages_outside_the_reference_have_none_and_are_said() -> None:
@@ -84,7 +86,7 @@ def test_ages_outside_the_reference_have_none_and_are_said() -> None:
     names = [f"r{k}_{end}" for k in (1, 2) for end in ("centile", "centile_low")]
     assert table[names].loc[0].notna().all()
     assert table[names].loc[1].isna().all()
-    assert list(table)[-1] == "novel"
+    assert list(table)[-1] == "outside_training_range"
     assert "1 person has no centile: the healthy people" in str(note)
 
 

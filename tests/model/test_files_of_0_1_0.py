@@ -49,6 +49,9 @@ def test_a_results_folder_is_read(tmp_path: Path) -> None:
         results.indices[results.names], written[results.names].dropna()
     )
     assert len(results.patterns) == 2 * 4 * 12  # patterns, severities, regions
+    assert results.novel == written["novel"].sum()
+    assert results.outlying_measurements is not None
+    assert results.outlying_measurements["region"].tolist() == ["r4"]
 
 
 def test_a_folder_without_a_difference_is_read() -> None:

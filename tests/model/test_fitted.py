@@ -217,11 +217,13 @@ def test_missing_outputs_are_noted(
     assert model.training is not None
     unmeasured = replace(model, training=replace(model.training, distances=np.zeros(0)))
     for less in (unmeasured, replace(model, training=None)):
-        assert list_notes(less)[0].startswith("this model has no `unusual` of regions")
-        assert "unusual" not in less.apply(simulated.cohort)
+        assert list_notes(less)[0].startswith(
+            "this model has no `outlier_score` of regions"
+        )
+        assert "outlier_score" not in less.apply(simulated.cohort)
     (both,) = list_notes(replace(model, training=None, intervals=None))
     assert both.startswith(
-        "this model has no intervals (its error was never measured) and no `unusual` of regions"
+        "this model has no intervals (its error was never measured) and no `outlier_score` of regions"
     )
 
 
@@ -238,9 +240,9 @@ def test_data_dictionary(
         "r3",
         *ends,
         "information",
-        "unusual",
-        "novel",
-        "novel_because",
+        "outlier_score",
+        "outside_training_range",
+        "outside_because",
     ]
     assert described["r2"]["Description"].startswith("Severity of disease pattern 2")
     assert described["r2_low"]["Description"].startswith(

@@ -135,21 +135,25 @@ def test_people_of_a_small_study_have_shares_of_their_own(tmp_path: Path) -> Non
     model = ri.fit(cohort, 1, members=1, method="contrastive", workers=1, out=tmp_path)
     written = pd.read_csv(tmp_path / "r_indices.tsv", sep="\t", keep_default_na=False)
     for level in (0.2, 0.5, 0.8):
-        assert (written["unusual"] < level).mean() == pytest.approx(level, abs=0.05)
+        assert (written["outlier_score"] < level).mean() == pytest.approx(
+            level, abs=0.05
+        )
     new = model.apply(ri.simulate_cohort("tiny", seed=1).cohort)
-    assert written["unusual"].mean() == pytest.approx(new["unusual"].mean(), abs=0.1)
-    assert written["novel"].mean() <= 0.06
-    assert model.apply(cohort)["unusual"].max() < 0.5
+    assert written["outlier_score"].mean() == pytest.approx(
+        new["outlier_score"].mean(), abs=0.1
+    )
+    assert written["outside_training_range"].mean() <= 0.06
+    assert model.apply(cohort)["outlier_score"].max() < 0.5
 
 
 def test_people_of_the_training_distribution_are_rarely_novel(
     model: ri.FittedModel, people: Cohort
 ) -> None:
     table, problems, _ = model.assess(people)
-    assert table["novel"].mean() <= 0.06
+    assert table["outside_training_range"].mean() <= 0.06
     for level in (0.2, 0.5, 0.8):  # a share, not only a flag
-        assert (table["unusual"] < level).mean() == pytest.approx(level, abs=0.05)
-    assert (table["novel"] == (table["novel_because"] != "")).all()
+        assert (table["outlier_score"] < level).mean() == pytest.approx(level, abs=0.05)
+    assert (table["outside_training_range"] == (table["outside_because"] != "")).all()
     assert not [problem for problem in problems if "looks unlike" in problem.what]
 
 
@@ -160,9 +164,9 @@ def test_volumes_in_ml_are_novel_by_their_unit(
     volumes.iloc[:600] /= 1000
     table, problems, _ = model.assess(replace(people, volumes=volumes, unit="unknown"))
     in_ml = table.iloc[:600]
-    assert in_ml["novel"].all()
+    assert in_ml["outside_training_range"].all()
     assert (
-        in_ml["novel_because"]
+        in_ml["outside_because"]
         .str.contains("0.001 times the usual: another unit?", regex=False)
         .all()
     )
@@ -177,11 +181,11 @@ def test_exchanged_regions_are_named(model: ri.FittedModel, people: Cohort) -> N
     pairs = {"MUSE_47": "MUSE_59", "MUSE_48": "MUSE_60"}
     exchanged = people.volumes.rename(columns=pairs | {b: a for a, b in pairs.items()})
     table = model.assess(replace(people, volumes=exchanged)).table
-    reasons = table["novel_because"]
+    reasons = table["outside_because"]
     are_named = reasons.str.contains(r"Hippocampus_[LR] \+") & reasons.str.contains(
         "ThalamusProper_[LR] -"
     )
-    assert (table["novel"] & are_named).mean() >= 0.95
+    assert (table["outside_training_range"] & are_named).mean() >= 0.95
 
 
 @pytest.mark.parametrize(("end", "years"), [(1, 20), (0, -20)])
@@ -193,7 +197,8 @@ def test_ages_out_of_range_are_novel(
         replace(people, covariates=people.covariates.assign(age=age))
     )
     assert (
-        table["novel"] & table["novel_because"].str.contains(f"age {age:g} is outside")
+        table["outside_training_range"]
+        & table["outside_because"].str.contains(f"age {age:g} is outside")
     ).mean() >= 0.95
     assert "age out of range in 1,392" in problems[0].what
 
@@ -204,8 +209,8 @@ def test_one_novel_person_gives_no_warning_for_the_table(
     volumes = people.volumes.copy()
     volumes.loc[3, "MUSE_47"] *= 2.5
     table, problems, _ = model.assess(replace(people, volumes=volumes))
-    assert table.loc[3, "novel"]
-    assert table.loc[3, "novel_because"].startswith("Hippocampus_R +")
+    assert table.loc[3, "outside_training_range"]
+    assert table.loc[3, "outside_because"].startswith("Hippocampus_R +")
     assert not [problem for problem in problems if "looks unlike" in problem.what]
 
 
@@ -303,7 +308,7 @@ def test_a_table_with_many_novel_people_gets_one_warning() -> None:
         15,
         {"age out of range": 15},
     )
-    assert "20 of 100 are novel" in warning.what
+    assert "20 of 100 are outside the training range" in warning.what
     assert "age out of range in 20" in warning.what
     (warning,) = make_table_warning(
         UnusualCount(100, 40, Counter({"age out of range": 36, "another unit?": 4}))

@@ -134,7 +134,7 @@ def test_patterns_of_every_shape(
     model = straight if kind == "straight" else change_heads(straight, kind)
     cohort = make_new_people()
     applied = model.apply(cohort, min_information=0.0)
-    assert applied["novel"].any()
+    assert applied["outside_training_range"].any()
     page, tab = run_page(
         browser, model, [write_table(cohort, tmp_path / "new.csv")], tmp_path
     )
@@ -282,7 +282,9 @@ def test_the_sheet_of_a_person(
         index=["pattern", "region"], columns="severity", values="change"
     )
     is_complete = ~cohort.volumes.isna().any(axis=1).to_numpy()
-    ordinary = np.flatnonzero(is_complete & ~applied["novel"].to_numpy())
+    ordinary = np.flatnonzero(
+        is_complete & ~applied["outside_training_range"].to_numpy()
+    )
     severe = ordinary[np.argmax(severities[ordinary, 0])]
     for row in {ordinary[0], severe}:
         text = show_person(tab, cohort.people["participant_id"][row])

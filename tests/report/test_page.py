@@ -292,7 +292,7 @@ def test_widths_of_intervals_and_novel_people_are_shown(page: str, study: Path) 
             f"{np.median(ill[f'{name}_high'] - ill[f'{name}_low']):.2f} for {name}"
             in text
         )
-    assert f"{table['novel'].sum()} of {len(table)} people" in text
+    assert f"{table['outside_training_range'].sum()} of {len(table)} people" in text
 
 
 @pytest.fixture(scope="module")

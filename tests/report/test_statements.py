@@ -390,7 +390,7 @@ def test_outlying_measurements_are_counted_by_group(
     outputs: tuple[Path, str, str],
 ) -> None:
     folder, printed, page = outputs
-    path = folder / "wrong_cells.tsv"
+    path = folder / "outlying_measurements.tsv"
     if not path.exists() or "outlying" not in read_terminal(printed):
         return
     cells = pd.read_csv(path, sep="\t")

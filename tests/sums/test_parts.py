@@ -20,7 +20,7 @@ import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import StudyError, TableError
 from rindices.study.config import ModelConfig, make_study
-from rindices.study.wrong_cells import check_cells
+from rindices.study.outlying_measurements import check_cells
 from rindices.sums import kinds, parts
 from rindices.sums.messages import Request
 from rindices.sums.parts import PartsTransport, connect_parts
@@ -182,9 +182,9 @@ def test_fit_takes_a_folder_in_parts(tmp_path: Path) -> None:
     assert (
         indices["members_behind"] == 2
     ).all()  # of ten members, each person was left out by two
-    wrong = pd.read_csv(tmp_path / "out" / "wrong_cells.tsv", sep="\t").set_index(
-        ["participant_id", "region"]
-    )
+    wrong = pd.read_csv(
+        tmp_path / "out" / "outlying_measurements.tsv", sep="\t"
+    ).set_index(["participant_id", "region"])
     assert (
         3.0
         < wrong.loc[(person, region), "value"] / wrong.loc[(person, region), "expected"]

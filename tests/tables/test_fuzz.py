@@ -100,7 +100,7 @@ ABOUT = ["age", "sex", "site", "session_id", "icv", "diagnosis", "Unnamed: 0", "
 @st.composite
 def near_tables(draw: st.DrawFn) -> tuple[bytes, bytes]:
     """Volumes and participants that are almost right: distinct names, ids that belong
-    together, a few wrong cells.
+    together, a few outlying measurements.
     """
     people = draw(st.integers(1, 12))
     ids = [

@@ -30,6 +30,7 @@ from rindices.model.records import (
     Record,
     SelectionRecord,
 )
+from rindices.old_names import OLD_COLUMNS, OLD_FILES
 from rindices.study.subgroups import SUBGROUP_DESCRIPTIONS
 from rindices.tables.checks.groups import PATIENT
 from rindices.tables.cohort import GROUP, ID, SESSION
@@ -118,8 +119,8 @@ class StudyResults:
         Result of ``rindices predict``, if the folder has one.
     replication : SimpleNamespace or None
         Result of ``rindices replicate``, if the folder has one.
-    wrong_cells : DataFrame or None
-        Content of ``wrong_cells.tsv``, without IDs.
+    outlying_measurements : DataFrame or None
+        Content of ``outlying_measurements.tsv``, without IDs.
     subgroups : DataFrame or None
         Content of ``subgroups.tsv``, without names of sites.
     training : TrainingResults or None
@@ -139,7 +140,7 @@ class StudyResults:
     change: SimpleNamespace | None = None
     outcome: SimpleNamespace | None = None
     replication: SimpleNamespace | None = None
-    wrong_cells: pd.DataFrame | None = None
+    outlying_measurements: pd.DataFrame | None = None
     subgroups: pd.DataFrame | None = None
     training: TrainingResults | None = None
 
@@ -208,15 +209,15 @@ class NullResults:
         What the study found, and its warnings.
     effects : DataFrame
         Content of ``effects.tsv``.
-    wrong_cells : DataFrame or None
-        Content of ``wrong_cells.tsv``.
+    outlying_measurements : DataFrame or None
+        Content of ``outlying_measurements.tsv``.
     """
 
     cohort: CohortRecord
     selection: SelectionRecord
     findings: StudyFindings
     effects: pd.DataFrame
-    wrong_cells: pd.DataFrame | None = None
+    outlying_measurements: pd.DataFrame | None = None
 
 
 def read_null_results(folder: Path) -> NullResults | None:
@@ -231,16 +232,16 @@ def read_null_results(folder: Path) -> NullResults | None:
     selection = read_record(paths[0], SelectionRecord)
     if selection.chosen is not None:
         return None
-    effects, wrong_cells = (
+    effects, outlying_measurements = (
         _read_table(paths[2], _EFFECT_COLUMNS),
-        _read_wrong_cells(folder),
+        _read_outlying_measurements(folder),
     )
     return NullResults(
         cohort=read_record(paths[1], CohortRecord),
         selection=selection,
         findings=read_findings(folder, None, selection),
         effects=effects,
-        wrong_cells=wrong_cells,
+        outlying_measurements=outlying_measurements,
     )
 
 
@@ -354,12 +355,16 @@ def read_study_results(folder: Path) -> StudyResults:
             name: float((patients[f"{name}_high"] - patients[f"{name}_low"]).median())
             for name in bounded
         },
-        novel=int(indices["novel"].sum()) if "novel" in indices else None,
+        novel=(
+            int(indices["outside_training_range"].sum())
+            if "outside_training_range" in indices
+            else None
+        ),
         effects=_read_table(folder / "effects.tsv", _EFFECT_COLUMNS),
         change=read_section(folder, "change", "change.png"),
         outcome=read_section(folder, "predict", "outcome.png"),
         replication=replication,
-        wrong_cells=_read_wrong_cells(folder),
+        outlying_measurements=_read_outlying_measurements(folder),
         subgroups=_read_subgroups(folder),
         training=read_training(folder),
     )
@@ -415,12 +420,15 @@ def _read_associations(folder: Path, model: FittedModel) -> pd.DataFrame | None:
     return discount_inputs(rows, used) if is_counted else rows
 
 
-def _read_wrong_cells(folder: Path) -> pd.DataFrame | None:
-    """Return ``person`` (a number), ``region``, ``value`` and ``expected`` of wrong
-    cells; None without any.
+def _read_outlying_measurements(folder: Path) -> pd.DataFrame | None:
+    """Return ``person`` (a number), ``region``, ``value`` and ``expected`` of outlying
+    measurements; None without any.
     """
     columns = ["region", "value", "expected"]
-    table = _read_if_written(folder / "wrong_cells.tsv", [ID, *columns], "fit")
+    path = folder / "outlying_measurements.tsv"
+    if not path.exists():
+        path = folder / OLD_FILES[path.name]
+    table = _read_if_written(path, [ID, *columns], "fit")
     return (
         None
         if table is None
@@ -441,12 +449,13 @@ def _read_subgroups(folder: Path) -> pd.DataFrame | None:
 
 
 def read_index_file(folder: Path) -> pd.DataFrame:
-    """Return the content of ``r_indices.tsv``; ids are text."""
-    return restore_texts(
-        pd.read_csv(
-            folder / "r_indices.tsv", sep="\t", dtype=dict.fromkeys((ID, SESSION), str)
-        )
+    """Return the content of ``r_indices.tsv`` with the present names of its columns;
+    ids are text.
+    """
+    table = pd.read_csv(
+        folder / "r_indices.tsv", sep="\t", dtype=dict.fromkeys((ID, SESSION), str)
     )
+    return restore_texts(table.rename(columns=OLD_COLUMNS))
 
 
 def read_section(folder: Path, command: str, figure: str) -> SimpleNamespace | None:

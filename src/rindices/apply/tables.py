@@ -226,6 +226,6 @@ def _open_parquet_writer(path: Path, schema: "pa.Schema") -> Any:
     import pyarrow.parquet as pq
 
     texts = [
-        name for name in schema.names if name == "novel_because"
+        name for name in schema.names if name == "outside_because"
     ]  # ids are too many for a dictionary
     return pq.ParquetWriter(path, schema, use_dictionary=texts)

@@ -146,7 +146,7 @@ def apply(
         problems += note_viewer(fitted.card.name, number)
     print_problems(problems)
     values: dict[str, Any] = {"people": result.people, "visits": result.counted[0]}
-    values |= {"novel": result.counted[1], "out": str(out)}
+    values |= {"outside_training_range": result.counted[1], "out": str(out)}
     values |= {} if scores is None else {"scores": str(scores)}
     private = f"{out} holds values of single people and is not readable by others"
     read = "" if scores is None else f"{scores} is what the viewer of NiChart reads\n"

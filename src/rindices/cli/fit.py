@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from rindices.tables.cohort import Cohort
 
 _TABLES = (
-    "model.safetensors r_indices.tsv r_indices_visits.tsv patterns.tsv effects.tsv subgroups.tsv wrong_cells.tsv "
+    "model.safetensors r_indices.tsv r_indices_visits.tsv patterns.tsv effects.tsv subgroups.tsv outlying_measurements.tsv "
     "trajectories.tsv networks.safetensors training.tsv members.tsv synthetic.tsv transformation.tsv"
 )
-_PRIVATE_TABLES = "r_indices.tsv r_indices_visits.tsv wrong_cells.tsv"
+_PRIVATE_TABLES = "r_indices.tsv r_indices_visits.tsv outlying_measurements.tsv"
 _MODELS = "model.safetensors networks.safetensors"
 _ONE_INDEX = "none beyond the mean difference; one index along it"
 EXAMPLES = {
@@ -405,13 +405,13 @@ def _fit_parts(
 ) -> None:
     """Fit a table in parts: Dask workers answer with sums over parts of its files."""
     from rindices.study.cluster import check_engine
+    from rindices.study.outlying_measurements import check_cells
     from rindices.study.preflight import identify_files, open_table_in_parts
     from rindices.study.write import (
         ResultsFolder,
         compute_settings_digest,
         write_description,
     )
-    from rindices.study.wrong_cells import check_cells
     from rindices.sums.parts import connect_parts
     from rindices.sums.study import SumsSettings, run_study_from_sums
     from rindices.tables.sources.frames import locate
@@ -463,9 +463,9 @@ def _write_people_of_parts(
     from rindices.apply.tables import write_indices
     from rindices.study.write import write_table
 
-    wrong_cells = transport.list_wrong_cells()
-    if len(wrong_cells):
-        write_table(out / "wrong_cells.tsv", wrong_cells, unit)
+    outlying_measurements = transport.list_outlying_measurements()
+    if len(outlying_measurements):
+        write_table(out / "outlying_measurements.tsv", outlying_measurements, unit)
     if result.model is not None:
         indices = transport.tabulate_people(result.model)
         write_indices(indices, out / "r_indices.tsv", result.model.card.unit)

@@ -378,7 +378,7 @@ def _make_json(model: "FittedModel") -> dict[str, object]:
         "n_patterns": model.n_patterns,
         "regions": list(model.regions),
         "intervals": _describe_intervals(model),
-        "unusual": _describe_unusual(model),
+        "outlier_score": _describe_unusual(model),
         "scale": describe_scale(model),
         "sums": dict(model.sums),
         "units": card.pop("unit"),
@@ -462,7 +462,7 @@ def _list_evidence(model: "FittedModel") -> list[tuple[str, str]]:
     ]
     return [
         ("intervals", _describe_intervals(model) or unmeasured),
-        ("unusual", _describe_unusual(model)),
+        ("outlier_score", _describe_unusual(model)),
         ("centiles", centiles),
         ("agreement", agreement),
         ("test", test),

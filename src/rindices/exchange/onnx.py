@@ -24,7 +24,12 @@ from rindices._version import __version__
 from rindices.atomic import write_atomically
 from rindices.errors import ModelError, explain_write_errors, make_install_command
 from rindices.learners import inference
-from rindices.learners.wrong_cells import FLAG_LIMIT, MAX_SIZE, WRAP_END, WRAP_START
+from rindices.learners.outlying_measurements import (
+    FLAG_LIMIT,
+    MAX_SIZE,
+    WRAP_END,
+    WRAP_START,
+)
 from rindices.model.apply_checks import resolve_on_outlier
 from rindices.model.fitted import FittedModel
 from rindices.model.intervals import CalibratedIntervals
@@ -43,9 +48,9 @@ def export_onnx(model: FittedModel, path: Path) -> dict[str, list[str]]:
     """Write a model as an ONNX graph.
 
     Returns names of the ``inputs`` and ``outputs``: ``r_indices`` (N, M) and, if the
-    model has them, the bounds of the intervals ``low`` and ``high`` (N, M), ``unusual``
-    (N, 1) and ``wrong_cells`` (N, 1), the number of cells that do not fit the person's
-    other regions. The graph uses such cells all the same.
+    model has them, the bounds of the intervals ``low`` and ``high`` (N, M),
+    ``outlier_score`` (N, 1) and ``outlying_measurements`` (N, 1), the number of cells
+    that do not fit the person's other regions. The graph uses such cells all the same.
     """
     graph = _GraphBuilder()
     volumes, design = (
@@ -68,10 +73,12 @@ def export_onnx(model: FittedModel, path: Path) -> dict[str, list[str]]:
             graph, model.intervals, indices, variance
         )
     if model.training is not None and model.has_distances:
-        outputs["unusual"] = _add_unusual(graph, model.training, values)
+        outputs["outlier_score"] = _add_unusual(graph, model.training, values)
         policy = resolve_on_outlier(None, model.card.unit, model.has_reference_alone)
         if policy == "model":
-            outputs["wrong_cells"] = _add_wrong_cells(graph, model.training, values)
+            outputs["outlying_measurements"] = _add_outlying_measurements(
+                graph, model.training, values
+            )
     about = {
         name: getattr(model.card, name) or None
         for name in ("unit", "source", "citation", "licence")
@@ -404,7 +411,7 @@ def _add_unusual(
     return graph.op("Where", graph.op("IsNaN", distance), np.nan, unusual)
 
 
-def _add_wrong_cells(
+def _add_outlying_measurements(
     graph: _GraphBuilder, training: TrainingDistribution, values: _Value
 ) -> _Value:
     """Return the number (N, 1) of cells far from what the person's other cells let

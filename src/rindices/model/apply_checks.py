@@ -21,7 +21,7 @@ from rindices.errors import (
     format_count,
     join_names,
 )
-from rindices.learners.wrong_cells import CellComparison
+from rindices.learners.outlying_measurements import CellComparison
 from rindices.model.unusual import (
     RANGE_TOLERANCE,
     UnusualCount,
@@ -238,7 +238,7 @@ def relate_to_novel(
         if problem.code is ProblemCode.OUTSIDE_TRAINING_RANGE:
             n_far = counted.causes.get(name_range_cause(problem.subject), 0)
             of_them = f"{n_far:,} of them are" if n_far else "none of them is"
-            ending = f"; {of_them} more than {RANGE_TOLERANCE:.0%} of the range outside it, which counts as novel"
+            ending = f"; {of_them} more than {RANGE_TOLERANCE:.0%} of the range outside it, which counts as outside the training range"
             problem = replace(
                 problem,
                 ending=ending,
@@ -361,9 +361,11 @@ def report_people_without_index(
     ]
 
 
-def tabulate_wrong_cells(cohort: Cohort, comparison: CellComparison) -> pd.DataFrame:
+def tabulate_outlying_measurements(
+    cohort: Cohort, comparison: CellComparison
+) -> pd.DataFrame:
     """Return ids, ``region``, ``value``, and ``expected`` by the other regions, of
-    wrong cells.
+    outlying measurements.
     """
     rows, columns = np.nonzero(comparison.is_wrong)
     table = (
@@ -378,7 +380,7 @@ def tabulate_wrong_cells(cohort: Cohort, comparison: CellComparison) -> pd.DataF
     )
 
 
-def _list_wrong_cells(cells: pd.DataFrame) -> str:
+def _list_outlying_measurements(cells: pd.DataFrame) -> str:
     """Return which measurements of whom do not fit, and what was expected."""
     scans = cells.filter([ID, SESSION]).astype(str).agg(", session ".join, axis=1)
     columns = (cells[name] for name in ("region", "value", "expected"))
@@ -391,7 +393,7 @@ def _list_wrong_cells(cells: pd.DataFrame) -> str:
     )
 
 
-def report_wrong_cells(
+def report_outlying_measurements(
     cohort: Cohort, comparison: CellComparison, policy: str
 ) -> list[Problem]:
     """Return what to say about people whose row has failed, and about other wrong
@@ -427,7 +429,7 @@ def report_wrong_cells(
         failed = replace(problem, what=what, subject=ID, offenders=people)
         no_rows = "" if is_refused else "; nothing is learnt from them"
         problems.append(replace(failed, ending=no_rows))
-    cells = tabulate_wrong_cells(
+    cells = tabulate_outlying_measurements(
         cohort, comparison._replace(is_wrong=comparison.is_wrong & ~is_failed[:, None])
     )
     if len(cells):
@@ -436,7 +438,7 @@ def report_wrong_cells(
         number = f"{format_count(len(cells), 'measurement')} of {format_count(len(offenders), 'participant')}"
         what = f"{number} {verb} not fit the other {regions} of the same participant"
         what += _count_by_group(cohort, cells)
-        listing = _list_wrong_cells(cells)
+        listing = _list_outlying_measurements(cells)
         single = replace(problem, what=what, offenders=offenders, listing=listing)
         problems.append(replace(single, ending=ending))
     return problems
@@ -460,8 +462,8 @@ def _count_by_group(cohort: Cohort, cells: pd.DataFrame) -> str:
 def resolve_on_outlier(
     requested: str | None, unit: str, is_imported: bool = False
 ) -> str:
-    """Return what to do with wrong cells: as requested, else ``model``, but ``keep``
-    for features of any kind and in imported models.
+    """Return what to do with outlying measurements: as requested, else ``model``, but
+    ``keep`` for features of any kind and in imported models.
     """
     keeps = is_imported or unit == FEATURE_UNIT
     return requested or ("keep" if keeps else "model")

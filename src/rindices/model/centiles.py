@@ -245,7 +245,9 @@ def add_centiles(
         for end, values in zip(CENTILE_COLUMNS, ends, strict=True)
     }
     place = min(
-        table.columns.get_loc(name) for name in ("unusual", "novel") if name in table
+        table.columns.get_loc(name)
+        for name in ("outlier_score", "outside_training_range")
+        if name in table
     )
     parts = (table.iloc[:, :place], table.iloc[:, place:])
     added = pd.DataFrame(columns, index=table.index)

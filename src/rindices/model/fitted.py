@@ -206,11 +206,11 @@ class FittedModel(ModelContent):
             ``rM``. Where the model has them, also the ends of their intervals
             (``r1_low``, ``r1_high`` and so on), ``information``, the share of the least
             known R-index that the measured regions determine (1 if none is missing),
-            and ``unusual``, the share of training people who are nearer to their mean
-            (0 ordinary, 1 never seen). ``novel`` and ``novel_because`` name people
-            outside the training range. People whom the model was trained on seem less
-            unusual than they are. ``r_indices.tsv`` of a study has cross-fitted values
-            for them.
+            and ``outlier_score``, the share of training people who are nearer to their
+            mean (0 ordinary, 1 never seen). ``outside_training_range`` and
+            ``outside_because`` name people outside the training range. People whom the
+            model was trained on seem less unusual than they are. ``r_indices.tsv`` of a
+            study has cross-fitted values for them.
 
         Raises
         ------
@@ -271,7 +271,7 @@ class FittedModel(ModelContent):
             notes += apply_checks.note_training_people(
                 values[is_first], self.training.mean, sd
             )
-        is_wrong, outliers = self._find_wrong_cells(combined, on_outlier)
+        is_wrong, outliers = self._find_outlying_measurements(combined, on_outlier)
         result = self._infer(combined, absent, min_information, is_wrong=is_wrong)
         if centiles:
             result = self._add_centiles(result, combined)
@@ -335,7 +335,7 @@ class FittedModel(ModelContent):
         # a table that lacks regions is refused with its first chunk, if at all
         combined, _ = apply_checks.add_missing_regions(combined, self.regions, "model")
         self._review_or_raise(combined, is_whole_table=False)
-        is_wrong, outliers = self._find_wrong_cells(combined, on_outlier)
+        is_wrong, outliers = self._find_outlying_measurements(combined, on_outlier)
         result = self._infer(combined, is_wrong=is_wrong)
         if centiles:
             result = self._add_centiles(result, combined)
@@ -361,7 +361,7 @@ class FittedModel(ModelContent):
         ):  # such results are refused later
             return apply_in_blocks(self.preprocessing.prepare_block, *inputs)
 
-    def _find_wrong_cells(
+    def _find_outlying_measurements(
         self, cohort: Cohort, on_outlier: str | None
     ) -> tuple[BoolArray | None, list[Problem]]:
         """Return the cells (N, R) that do not fit the person's others, except in failed
@@ -386,12 +386,12 @@ class FittedModel(ModelContent):
         comparison = comparison._replace(expected=expected)
         if policy == "error":
             raise ModelError(
-                apply_checks.report_wrong_cells(aligned, comparison, policy)
+                apply_checks.report_outlying_measurements(aligned, comparison, policy)
             )
         comparison = comparison._replace(
             is_wrong=comparison.is_wrong & ~comparison.is_failed[:, None]
         )
-        return comparison.is_wrong, apply_checks.report_wrong_cells(
+        return comparison.is_wrong, apply_checks.report_outlying_measurements(
             aligned, comparison, policy
         )
 
@@ -440,8 +440,11 @@ class FittedModel(ModelContent):
             )
         people = cohort.people
         ids = {name: people[name].array for name in (ID, SESSION) if name in people}
-        unusual = {} if flagged.unusual is None else {"unusual": flagged.unusual}
-        flags = {"novel": flagged.novel, "novel_because": flagged.texts}
+        unusual = {} if flagged.unusual is None else {"outlier_score": flagged.unusual}
+        flags = {
+            "outside_training_range": flagged.novel,
+            "outside_because": flagged.texts,
+        }
         table = pd.DataFrame({**ids, **columns, **unusual, **flags})
         has_index = ~is_short if weights is None else ~is_short & weights.any(axis=1)
         numbers = [*columns.values(), *([] if distances is None else [distances])]
@@ -567,9 +570,9 @@ class FittedModel(ModelContent):
                     cohort.covariates[held_out],
                     fold._consensus.compute_distances(own),
                 )
-                table.loc[held_out, "unusual"] = flagged.unusual
-                table.loc[held_out, "novel"] = flagged.novel
-                table.loc[held_out, "novel_because"] = flagged.texts
+                table.loc[held_out, "outlier_score"] = flagged.unusual
+                table.loc[held_out, "outside_training_range"] = flagged.novel
+                table.loc[held_out, "outside_because"] = flagged.texts
         table.insert(
             table.columns.get_loc("r1"), GROUP, cohort.people[GROUP].to_numpy()
         )
@@ -653,7 +656,7 @@ class FittedModel(ModelContent):
         healthy people of a reference.
         """
         if self.has_reference_alone and self.card.healthy is not None:
-            what = f"the training people of this model are not known: intervals and `unusual` come from {self.card.healthy.text}"
+            what = f"the training people of this model are not known: intervals and `outlier_score` come from {self.card.healthy.text}"
             return [
                 Problem(
                     severity=Severity.NOTE, what=what, code=ProblemCode.MISSING_OUTPUTS
@@ -666,7 +669,7 @@ class FittedModel(ModelContent):
         )
         if not self.has_distances:
             missing.append(
-                "`unusual` of regions (its training people are not known); ranges of covariates are checked"
+                "`outlier_score` of regions (its training people are not known); ranges of covariates are checked"
             )
         what = f"this model has no {' and no '.join(missing)}"
         return (

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks, shifted_matmul, take_rows
 from rindices.errors import Problem, ProblemCode, Severity, join_names
-from rindices.learners.wrong_cells import CellComparison, compare_new_cells
+from rindices.learners.outlying_measurements import CellComparison, compare_new_cells
 from rindices.preprocess.residualise import (
     CovariateCoding,
     NumericCovariate,
@@ -71,7 +71,7 @@ class TrainingDistribution:
         the mean of each of G groups of at least five similar people, and a bound
         above all. Empty if not available.
     limit : ndarray
-        Value of ``unusual`` from which on a person is novel.
+        Value of ``outlier_score`` from which on a person is outside the training range.
     """
 
     mean: FloatArray
@@ -456,8 +456,8 @@ def make_table_warning(
         if n > _COMMON_CAUSE_SHARE * n_novel
     ]
     what = (
-        f"this table looks unlike {compared_with}: {n_novel:,} of {n_people:,} are novel where at most "
-        f"{NOVEL_SHARE:.0%} are expected ({join_names(common) or 'for many reasons'})"
+        f"this table looks unlike {compared_with}: {n_novel:,} of {n_people:,} are outside the "
+        f"training range where at most {NOVEL_SHARE:.0%} are expected ({join_names(common) or 'for many reasons'})"
     )
     cure = f"Another {get_nouns(unit).scanner}, unit, order of columns or age range? Read their R-indices with care"
     return [
@@ -493,8 +493,8 @@ def get_shares(n_groups: int) -> FloatArray:
 
 
 def compute_limit(n_people: int) -> FloatArray:
-    """Return the value of ``unusual`` (), from which on people are novel, where so many
-    were trained on.
+    """Return the outlier score (), from which on people are outside the training range,
+    where so many were trained on.
 
     It is 1 - `NOVEL_SHARE`, and standard errors more; with few training people, only
     those beyond all are novel.

@@ -73,7 +73,9 @@ def _make_context(results: StudyResults) -> dict[str, Any]:
         "covariate_rows": sections.build_covariate_rows(cohort),
         "trained": results.chosen.members.trained,
         "in_sample": any(not pattern.is_cross_fitted for pattern in facts.patterns),
-        "wrong": 0 if results.wrong_cells is None else len(results.wrong_cells),
+        "wrong": 0
+        if results.outlying_measurements is None
+        else len(results.outlying_measurements),
         "missing": " ".join(
             f"{capitalise_first(text)}."
             for code, text in problems.items()

@@ -128,7 +128,7 @@ def render_report(
         shows_people=show_people,
         associations=sections.build_association_rows(results.associations),
         outlying=sections.build_outlying_section(
-            results.wrong_cells, results.findings.outlying, show_people
+            results.outlying_measurements, results.findings.outlying, show_people
         ),
         subgroups=sections.build_subgroup_rows(results.subgroups, results.names),
         min_group=MIN_GROUP,
@@ -171,7 +171,7 @@ def render_null_report(
             results.effects, selection.difference.smallest_effect, match
         ),
         outlying=sections.build_outlying_section(
-            results.wrong_cells, results.findings.outlying, show_people
+            results.outlying_measurements, results.findings.outlying, show_people
         ),
         tried=[each.setting for each in selection.unstable_candidates],
         made_with=selection.made_with,

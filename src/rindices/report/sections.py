@@ -22,7 +22,7 @@ from rindices.analysis.study_results import (
 from rindices.errors import ProblemCode, Severity
 from rindices.learners.ensemble import N_SPLITS
 from rindices.learners.inference import SEVERITY_LEVELS
-from rindices.learners.wrong_cells import MAX_WRONG_SHARE
+from rindices.learners.outlying_measurements import MAX_WRONG_SHARE
 from rindices.model import pattern_tables, records
 from rindices.model.findings import (
     GroupCounts,

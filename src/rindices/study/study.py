@@ -38,7 +38,7 @@ from rindices.study.methods import (
     StudyMethod,
     get_study_method,
 )
-from rindices.study.wrong_cells import CheckedCohort, check_cells
+from rindices.study.outlying_measurements import CheckedCohort, check_cells
 from rindices.tables.cohort import (
     GROUP,
     ID,
@@ -84,7 +84,7 @@ class Study:
     @cached_property
     def checked(self) -> CheckedCohort:
         """The cohort in an order that depends on the values of people alone, and its
-        wrong cells.
+        outlying measurements.
         """
         with limit_blas_threads():
             cohort = sort_people(self.cohort, self.seed)
@@ -94,8 +94,8 @@ class Study:
 
     @property
     def ordered(self) -> Cohort:
-        """The cohort as it is trained: in the order of `checked`, with wrong cells
-        missing.
+        """The cohort as it is trained: in the order of `checked`, with outlying
+        measurements missing.
         """
         return self.checked.cohort
 

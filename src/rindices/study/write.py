@@ -66,8 +66,8 @@ OUTPUT_FILES = (
     *(
         "r_indices_visits.tsv",
         "r_indices_visits.json",
-        "wrong_cells.tsv",
-        "wrong_cells.json",
+        "outlying_measurements.tsv",
+        "outlying_measurements.json",
     ),
     *(
         "patterns.tsv",
@@ -421,10 +421,10 @@ def clear_outputs(folder: Path, with_derived: bool = True) -> None:
 
 
 def _write_people(folder: Path, study: Study, problems: Iterable[Problem]) -> None:
-    """Write the cohort, its wrong cells if any, the difference of the groups, and what
-    tools of BIDS look for.
+    """Write the cohort, its outlying measurements if any, the difference of the groups,
+    and what tools of BIDS look for.
     """
-    cohort, wrong_cells = study.cohort, study.checked.table
+    cohort, outlying_measurements = study.cohort, study.checked.table
     folder.mkdir(parents=True, exist_ok=True)
     write_json(
         folder / "cohort.json",
@@ -432,8 +432,10 @@ def _write_people(folder: Path, study: Study, problems: Iterable[Problem]) -> No
     )
     write_description(folder, compute_study_digest(study))
     write_effects(folder, study.tests.effects, cohort.regions, cohort.unit)
-    if len(wrong_cells):
-        write_table(folder / "wrong_cells.tsv", wrong_cells, cohort.unit)
+    if len(outlying_measurements):
+        write_table(
+            folder / "outlying_measurements.tsv", outlying_measurements, cohort.unit
+        )
 
 
 def write_description(folder: Path, digest: str) -> None:

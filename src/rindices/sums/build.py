@@ -200,7 +200,7 @@ def build_curve_model(
     """Build the consensus of the models of the agreeing members.
 
     with_distances: whether the model gets distances of the training people, for
-    `unusual`.
+    `outlier_score`.
     """
     members = zip(draft.preparations, models, strict=True)
     heads, curves = zip(

@@ -29,7 +29,7 @@ from rindices.learners.people_source import Result
 from rindices.model.fitted import FittedModel
 from rindices.study.cluster import connect_client, require_packages
 from rindices.study.engines import count_processes
-from rindices.study.wrong_cells import CheckedCohort
+from rindices.study.outlying_measurements import CheckedCohort
 from rindices.sums.batches import BATCH
 from rindices.sums.messages import Answer, Request, receive_answer
 from rindices.sums.people import LocalPeople
@@ -83,7 +83,7 @@ class PartPeople(LocalPeople):
 
     Attributes
     ----------
-    wrong_cells : DataFrame
+    outlying_measurements : DataFrame
         Outlying measurements, which are not used.
     problems : list of Problem
         What to say of them.
@@ -123,7 +123,7 @@ class PartPeople(LocalPeople):
             sum(each.n_repeated for each in batches_of_people) + self.n_repeated
         )
         self.n_left_out = sum(each.n_left_out for each in batches_of_people)
-        self.wrong_cells = pd.concat(tables, ignore_index=True)
+        self.outlying_measurements = pd.concat(tables, ignore_index=True)
         if n_repeated:
             raise StudyError(_format_repeated(n_repeated))
         self.regions = batches_of_people[0].regions
@@ -247,11 +247,13 @@ class PartsTransport:
             ]
         )
 
-    def list_wrong_cells(self) -> pd.DataFrame:
+    def list_outlying_measurements(self) -> pd.DataFrame:
         """Return the cells that do not fit the other regions of their person, and are
         not used.
         """
-        return pd.concat(self._run(attrgetter("wrong_cells")), ignore_index=True)
+        return pd.concat(
+            self._run(attrgetter("outlying_measurements")), ignore_index=True
+        )
 
     def tabulate_people(self, model: FittedModel) -> pd.DataFrame:
         """Return the cross-fitted R-indices of everyone."""

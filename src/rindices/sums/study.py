@@ -100,7 +100,7 @@ class SumsSettings:
         Whether the model gets the effects of sites. False where only their totals are
         seen.
     with_distances : bool
-        Whether the model gets distances of the training people, for `unusual`.
+        Whether the model gets distances of the training people, for `outlier_score`.
     max_people : int
         Largest number of people of a group, about, that a member is drawn from.
     """

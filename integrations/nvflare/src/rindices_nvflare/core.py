@@ -31,8 +31,8 @@ from rindices.preprocess.residualise import (
     is_head_size,
 )
 from rindices.study.config import StudyConfig, read_study
+from rindices.study.outlying_measurements import check_cells
 from rindices.study.preflight import resolve_study
-from rindices.study.wrong_cells import check_cells
 from rindices.sums import kinds
 from rindices.sums.messages import Answer, Request
 from rindices.sums.people import LocalPeople

@@ -29,8 +29,8 @@ OUTLIER_FACTOR = 100.0
 one.
 """
 SEARCHED_REGIONS, SEARCHED_PEOPLE = 10, 40
-"""Fewest regions and people of a table in which ``fit`` looks for wrong cells
-(`rindices.learners.wrong_cells`).
+"""Fewest regions and people of a table in which ``fit`` looks for outlying measurements
+(`rindices.learners.outlying_measurements`).
 """
 # of both halves of the middle 90 %; 2.3 in a log-normal whose logarithm has sd 0.5
 _SKEWED_RATIO = 2.0

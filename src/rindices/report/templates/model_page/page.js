@@ -120,7 +120,7 @@ function listColumns(model, arrays, { hasSessions, hasCentiles }) {
   const names = Array.from({ length: model.patterns }, (_, m) => `r${m + 1}`);
   const ends = arrays["intervals.knots"] ? [...names.flatMap((name) => [`${name}_low`, `${name}_high`]), "information"] : [];
   const centiles = hasCentiles ? names.flatMap((name) => ["centile", "centile_low", "centile_high"].map((end) => `${name}_${end}`)) : [];
-  return ["participant_id", ...(hasSessions ? ["session_id"] : []), ...names, ...ends, ...centiles, ...(model.has_distances ? ["unusual"] : []), "novel", "novel_because"];
+  return ["participant_id", ...(hasSessions ? ["session_id"] : []), ...names, ...ends, ...centiles, ...(model.has_distances ? ["outlier_score"] : []), "outside_training_range", "outside_because"];
 }
 
 function listCells(result, { hasSessions, hasCentiles }) {

@@ -78,7 +78,7 @@ class PersonSheet {
     const facts = model.covariates.map((covariate, c) => `${covariate.name} ${covariate.kind === "numeric" ? formatAny(Number(result.covariates[c])) : result.covariates[c]}`);
     get("person-name").textContent = [result.id, ...(result.session === null ? [] : [result.session])].join(", ");
     get("person-facts").textContent = [...facts, `computed on ${new Date().toISOString().slice(0, 10)}`].join(", ");
-    get("unusual").replaceChildren(...listUnusual(model, result).map((line) => makeElement("li", {}, line)));
+    get("outlier_score").replaceChildren(...listUnusual(model, result).map((line) => makeElement("li", {}, line)));
     get("indices").replaceChildren(...sheet.indices.map((name, m) => makeElement("section", { className: "index" },
       makeElement("p", {}, makeElement("b", {}, `${name} `), describeIndex(model, result, m)), this.drawScale(result, m), this.listRegions(name, findSpeakingRegions(z, changes, m)))));
     this.brain.paint(z);

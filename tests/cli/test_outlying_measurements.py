@@ -21,8 +21,8 @@ def run(*words: object) -> Result:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table, the same with a wrong cell and a row that fails, the same with both
-    empty, and a study of the first.
+    """A table, the same with a outlying measurement and a row that fails, the same with
+    both empty, and a study of the first.
     """
     folder = tmp_path_factory.mktemp("wrong")
     write_cohort(simulate_few_regions("small", seed=3), folder)
@@ -76,14 +76,14 @@ def test_check_names_the_cell_and_the_row(folder: Path) -> None:
     assert "not ready" in refused.output
 
 
-def test_fit_treats_wrong_cells_as_missing_and_writes_them(
+def test_fit_treats_outlying_measurements_as_missing_and_writes_them(
     folder: Path, tmp_path: Path
 ) -> None:
     words = ["--participants", folder / "participants.tsv", *OPTIONS, *FIT]
     fitted = run("fit", folder / "wrong.csv", *words, "--out", tmp_path / "wrong")
     assert fitted.exit_code == 0, fitted.output
     table = pd.read_csv(folder / "wrong.csv", index_col=0)
-    cells = pd.read_csv(tmp_path / "wrong" / "wrong_cells.tsv", sep="\t")
+    cells = pd.read_csv(tmp_path / "wrong" / "outlying_measurements.tsv", sep="\t")
     assert cells.columns.tolist() == ["participant_id", "region", "value", "expected"]
     cell = cells[cells.participant_id == table.index[4]].iloc[0]
     assert (cell["region"], cell["value"]) == (
@@ -91,7 +91,7 @@ def test_fit_treats_wrong_cells_as_missing_and_writes_them(
         pytest.approx(table.iloc[4, 6]),
     )
     assert cell["expected"] == pytest.approx(table.iloc[4, 6] / 5, rel=0.5)
-    assert not (folder / "study" / "wrong_cells.tsv").exists()
+    assert not (folder / "study" / "outlying_measurements.tsv").exists()
     wrong, clean = (
         pd.read_csv(path / "r_indices.tsv", sep="\t", index_col=0)["r1"]
         for path in (tmp_path / "wrong", folder / "study")
@@ -123,10 +123,10 @@ def test_fit_treats_wrong_cells_as_missing_and_writes_them(
     assert "treat them as missing: --on-outlier model" in str(refused.exception)
     again = run("fit", folder / "volumes.csv", *words, "--out", tmp_path / "wrong")
     assert again.exit_code == 0
-    assert not (tmp_path / "wrong" / "wrong_cells.tsv").exists()
+    assert not (tmp_path / "wrong" / "outlying_measurements.tsv").exists()
 
 
-def test_apply_treats_wrong_cells_as_missing_and_keeps_failed_rows(
+def test_apply_treats_outlying_measurements_as_missing_and_keeps_failed_rows(
     folder: Path, tmp_path: Path
 ) -> None:
     people = ["--participants", folder / "participants.tsv"]
@@ -161,7 +161,7 @@ def test_apply_treats_wrong_cells_as_missing_and_keeps_failed_rows(
         tables[name].loc[person, "r1"] for name in ("volumes", "keep", "wrong")
     )
     assert abs(emptied - clean) < 0.5 * abs(kept - clean)
-    assert tables["wrong"].loc[failed, "novel"]
+    assert tables["wrong"].loc[failed, "outside_training_range"]
     others = tables["volumes"].index.difference([person, failed])
     pd.testing.assert_frame_equal(
         tables["wrong"].loc[others, columns], tables["volumes"].loc[others, columns]

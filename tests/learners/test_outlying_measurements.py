@@ -7,22 +7,22 @@ import pandas as pd
 import pytest
 
 import rindices as ri
-from rindices.learners.prepared_people import deal_folds, hash_people
-from rindices.learners.wrong_cells import (
+from rindices.learners.outlying_measurements import (
     CellComparison,
     _compute_residuals,
     _compute_wrapped_residuals,
     _predict_robustly,
     compare_new_cells,
-    find_wrong_cells,
+    find_outlying_measurements,
 )
+from rindices.learners.prepared_people import deal_folds, hash_people
 from rindices.tables.cohort import Cohort
 
 
 def compare_cohort(cohort: Cohort, volumes: np.ndarray) -> CellComparison:
     design = pd.get_dummies(cohort.covariates, drop_first=True).to_numpy(dtype=float)
     groups = cohort.is_patient.astype(np.intp)
-    return find_wrong_cells(
+    return find_outlying_measurements(
         np.log(volumes),
         design,
         groups,
@@ -112,7 +112,7 @@ def test_residuals_of_ordinary_cells_are_those_of_a_regression_on_all_others() -
         )
 
 
-def test_wrong_cells_do_not_move_the_adjustment() -> None:
+def test_outlying_measurements_do_not_move_the_adjustment() -> None:
     rng = np.random.default_rng(2)
     age = rng.uniform(-1, 1, 300)
     values = 2.0 * age[:, None] + rng.normal(size=(300, 1))
@@ -124,19 +124,19 @@ def test_wrong_cells_do_not_move_the_adjustment() -> None:
     assert np.abs(naive - clean).max() > 2.0
 
 
-def test_small_tables_have_no_wrong_cells_and_small_groups_are_compared_together() -> (
+def test_small_tables_have_no_outlying_measurements_and_small_groups_are_compared_together() -> (
     None
 ):
     rng = np.random.default_rng(3)
     values = rng.normal(size=(60, 12)) + 3.0 * rng.normal(size=(60, 1))
     groups, folds = np.repeat([0, 1], [55, 5]).astype(np.intp), np.arange(60) % 5
     values[57, 3] += 30.0
-    comparison = find_wrong_cells(values, np.zeros((60, 0)), groups, folds)
+    comparison = find_outlying_measurements(values, np.zeros((60, 0)), groups, folds)
     assert np.argwhere(comparison.is_wrong).tolist() == [[57, 3]]
-    assert not find_wrong_cells(
+    assert not find_outlying_measurements(
         values[:, :9], np.zeros((60, 0)), groups, folds
     ).is_wrong.any()
-    assert not find_wrong_cells(
+    assert not find_outlying_measurements(
         values[45:], np.zeros((15, 0)), groups[45:], folds[45:]
     ).is_wrong.any()
 

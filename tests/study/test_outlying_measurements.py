@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 
 from rindices.errors import Severity
-from rindices.study.wrong_cells import check_cells
+from rindices.study.outlying_measurements import check_cells
 from rindices.tables.cohort import Cohort, attach_visits
 from tests.cohorts import simulate_few_regions
 
 
 @pytest.fixture(scope="module")
 def cohort() -> Cohort:
-    """People with two scans each, of whom the first two have a wrong cell at the second
-    scan.
+    """People with two scans each, of whom the first two have a outlying measurement at
+    the second scan.
     """
     first = simulate_few_regions("small", seed=900).cohort
     rng = np.random.default_rng(0)
@@ -60,7 +60,7 @@ def test_a_wrong_cell_of_a_later_scan_leaves_the_first_scan_as_it_is(
     assert " of sub-001, session ses-2 (" in str(checked.problems[0])
 
 
-def test_many_wrong_cells_are_missing_and_a_failed_row_is_applied_as_it_is(
+def test_many_outlying_measurements_are_missing_and_a_failed_row_is_applied_as_it_is(
     cohort: Cohort,
 ) -> None:
     cohort = replace(cohort, visits=None)

@@ -4,8 +4,8 @@ segmentation.
 Disease moves many regions together; a failed cell stands alone. The residual of a cell
 given the person's other cells follows from how regions vary together, in units of the
 person's group. Large values of the other cells are set to 0 before, so that several
-wrong cells of a person do not explain each other. Cells with a large residual are
-candidates. Without them, precision and residuals are estimated once more, and what
+outlying measurements of a person do not explain each other. Cells with a large residual
+are candidates. Without them, precision and residuals are estimated once more, and what
 still is far out is wrong. A person is always compared with people of other folds: a
 covariance of as many people as regions explains its own people. Shape letters: N
 people, R regions, P columns of the design.
@@ -36,14 +36,17 @@ WRAP_START, WRAP_END = 2.5, 4.0
 MAX_SIZE = 50.0
 """Largest size of a value, so that squares of absurd cells stay finite."""
 MAX_WRONG_SHARE = 0.3
-"""Share of wrong cells above which the row of a person has failed."""
+"""Share of outlying measurements above which the row of a person has failed."""
 MIN_PEOPLE = 20
 """Fewest people of a group whose cells are compared; smaller groups are compared
 together with the others.
 """
 MIN_REGIONS = 10
 """Fewest regions; with fewer, the others say too little about a cell."""
-_CHANCE_SHARE, _CHANCE_NUMBER = 1e-4, 3  # of wrong cells that may be found by chance
+_CHANCE_SHARE, _CHANCE_NUMBER = (
+    1e-4,
+    3,
+)  # of outlying measurements that may be found by chance
 _CANDIDATE_LIMIT = 4.0
 _N_ROUNDS = 4  # of the robust regression
 _MAD_SCALE, _NORMAL_QUANTILE = (
@@ -82,10 +85,10 @@ class CellComparison(NamedTuple):
         return np.asarray(self.is_wrong.sum(axis=1) > MAX_WRONG_SHARE * n_measured)
 
 
-def find_wrong_cells(
+def find_outlying_measurements(
     values: FloatArray, design: FloatArray, groups: IntArray, folds: IntArray
 ) -> CellComparison:
-    """Find wrong cells in a table of training people.
+    """Find outlying measurements in a table of training people.
 
     Parameters
     ----------
@@ -123,7 +126,7 @@ def find_wrong_cells(
 def compare_new_cells(
     deviations: FloatArray, sd: FloatArray, precision: FloatArray, scale: float
 ) -> CellComparison:
-    """Find wrong cells of new people.
+    """Find outlying measurements of new people.
 
     Parameters
     ----------
@@ -221,7 +224,7 @@ def _standardise_robustly(
         )
     z = (values - centre) / np.where(
         spread > 0, spread, np.inf
-    )  # a region that hardly varies has no wrong cells
+    )  # a region that hardly varies has no outlying measurements
     return np.clip(z, -MAX_SIZE, MAX_SIZE), centre, spread
 
 

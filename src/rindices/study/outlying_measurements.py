@@ -9,12 +9,15 @@ import numpy as np
 import pandas as pd
 
 from rindices.errors import Problem, Severity, StudyError
+from rindices.learners.outlying_measurements import (
+    CellComparison,
+    find_outlying_measurements,
+)
 from rindices.learners.prepared_people import deal_folds, hash_people
-from rindices.learners.wrong_cells import CellComparison, find_wrong_cells
 from rindices.model.apply_checks import (
-    report_wrong_cells,
+    report_outlying_measurements,
     resolve_on_outlier,
-    tabulate_wrong_cells,
+    tabulate_outlying_measurements,
 )
 from rindices.preprocess.measures import resolve_adjustment
 from rindices.preprocess.residualise import build_complete_design, derive_codings
@@ -45,8 +48,8 @@ class CheckedCohort:
     problems: tuple[Problem, ...]
 
     def cohort_or_raise(self) -> Cohort:
-        """Return the cohort for learning; raise StudyError where wrong cells are
-        refused.
+        """Return the cohort for learning; raise StudyError where outlying measurements
+        are refused.
         """
         if errors := [
             problem for problem in self.problems if problem.severity is Severity.ERROR
@@ -80,8 +83,8 @@ def check_cells(
     scans = cohort if cohort.visits is None else cohort.visits
     comparison = _compare_cells(scans, cohort, seed, adjust)
     table, problems = (
-        tabulate_wrong_cells(scans, comparison),
-        tuple(report_wrong_cells(scans, comparison, policy)),
+        tabulate_outlying_measurements(scans, comparison),
+        tuple(report_outlying_measurements(scans, comparison, policy)),
     )
     if not len(table) or policy != "model":
         return CheckedCohort(
@@ -90,7 +93,8 @@ def check_cells(
     is_failed = np.broadcast_to(
         comparison.is_failed[:, None], comparison.is_wrong.shape
     )
-    # a table with few wrong cells stays complete, which is faster to learn from
+    # a table with few outlying measurements stays complete, which is faster to learn
+    # from
     instead = comparison.expected if comparison.is_rare else np.nan
     volumes = scans.volumes.mask(comparison.is_wrong & ~is_failed, instead)
     learnt, applied = (
@@ -113,7 +117,7 @@ def _set_volumes(cohort: Cohort, scans: Cohort, volumes: pd.DataFrame) -> Cohort
 def _compare_cells(
     scans: Cohort, cohort: Cohort, seed: int, adjust: str | None
 ) -> CellComparison:
-    """Return the wrong cells of the scans of a cohort."""
+    """Return the outlying measurements of the scans of a cohort."""
     scale = resolve_adjustment(scans, adjust)
     covariates = scans.covariates.iloc[:, :0] if scale == "none" else scans.covariates
     design = build_complete_design(
@@ -130,7 +134,7 @@ def _compare_cells(
     folds = deal_folds(hash_people(values, seed, 0), cohort.people[GROUP].tolist())
     fold_by_id = dict(zip(cohort.people[ID], folds, strict=True))
     volumes = scans.volumes.to_numpy(dtype=float)
-    comparison = find_wrong_cells(
+    comparison = find_outlying_measurements(
         np.log(volumes) if scale == "log" else volumes,
         design,
         scans.is_patient.astype(np.intp),
