@@ -772,7 +772,7 @@ def check_groups_of_people(study: Study) -> Iterator[Statement]:
 
 def check_outlying_measurements(study: Study) -> Iterator[Statement]:
     """The number of outlying measurements is that of the table."""
-    table = study.read_table("outlying_measurements.tsv", "wrong_cells.tsv")
+    table = study.read_table("outlying_measurements.tsv")
     cells, people = (
         (0, 0) if table is None else (len(table), table["participant_id"].nunique())
     )
