@@ -51,6 +51,17 @@ def clinical(study: Path) -> pd.DataFrame:
     ).sample(frac=1, random_state=0)
 
 
+SITE_TABLE = pd.DataFrame(
+    {
+        "what": ["region"] * 40 + ["R-index"] * 4,
+        "name": [f"region {k}" for k in range(40)] + ["r1", "r1", "r2", "r2"],
+        "group": ["control"] * 40 + ["control", "patient"] * 2,
+        "before": [*np.linspace(0, 0.6, 40), *[np.nan] * 4],
+        "after": [*np.linspace(-0.02, 0.03, 40), 0.01, 0.02, -0.01, 0.1],
+        "p": [*[np.nan] * 40, 0.3, 0.04, 0.9, 1e-5],
+    }
+)
+"""As ``site_effects.tsv`` of a study of several sites."""
 FIGURES: dict[str, Callable[[Path, pd.DataFrame], Any]] = {
     "forest": lambda study, _: plot.forest(study),
     "region_heatmap": lambda study, _: plot.region_heatmap(study, n_regions=None),
@@ -67,7 +78,8 @@ FIGURES: dict[str, Callable[[Path, pd.DataFrame], Any]] = {
     "number": lambda study, _: plot.number(study),
     "agreement": lambda study, _: plot.number(study, by="agreement"),
     "reproducibility": lambda study, _: plot.reproducibility(study),
-    "site_effects": lambda study, _: plot.site_effects(study),
+    "site_effects": lambda *_: plot.site_effects(SITE_TABLE),
+    "subgroups": lambda study, _: plot.subgroups(study),
 }
 
 

@@ -474,3 +474,38 @@ def test_commands_harmonise_and_add_sites(tmp_path: Path) -> None:
     assert unharmonised.exit_code == 0  # type: ignore[attr-defined]
     assert 'harmonise = "none"' in (tmp_path / "no/study.toml").read_text()
     assert ri.load(tmp_path / "no/model.safetensors").preprocessing.harmoniser is None
+
+
+def test_a_reference_site_keeps_its_values_and_others_equal_neurocombat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(np, "int", int, raising=False)  # neuroCombat asks for it
+    data = SiteData(300, 30, 3)
+    covariates = pd.DataFrame({"site": data.site, "age": data.age, "sex": data.sex})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs: dict = neuroCombat(
+            data.volumes.T, covariates, "site", ["sex"], ["age"], ref_batch="site1"
+        )
+    ours = Harmoniser.fit(
+        data.volumes, data.design, data.site, data.regions, reference="site1"
+    )
+    moved = ours.transform(data.volumes, data.design, data.site)
+    assert np.abs((moved - theirs["data"].T) / ours.sd).max() < 1e-5
+    own = data.site == "site1"
+    np.testing.assert_allclose(moved[own], data.volumes[own], rtol=1e-9)
+
+
+def test_a_reference_site_is_in_the_model_file_and_a_wrong_one_is_refused(
+    tmp_path: Path,
+) -> None:
+    cohort = simulate_few_regions("small", seed=1, sites=3).cohort
+    model = ri.fit(cohort, 1, method="mean-difference", workers=1, harmonise_to="site2")
+    model.save(tmp_path / "model.safetensors")
+    read = ri.load(tmp_path / "model.safetensors").preprocessing.harmoniser
+    assert read is not None
+    assert read.reference == "site2"
+    with pytest.raises(PreprocessingError, match="did you mean 'site2'"):
+        ri.Preprocessing.fit(cohort, harmonise_to="sitte2")
+    with pytest.raises(PreprocessingError, match="leave out --harmonise none"):
+        ri.Preprocessing.fit(cohort, "none", harmonise_to="site2")

@@ -31,6 +31,7 @@ from rindices.model.records import (
     SelectionRecord,
 )
 from rindices.old_names import OLD_COLUMNS, OLD_FILES
+from rindices.study.site_effects import SITE_DESCRIPTIONS
 from rindices.study.subgroups import SUBGROUP_DESCRIPTIONS
 from rindices.tables.checks.groups import PATIENT
 from rindices.tables.cohort import GROUP, ID, SESSION
@@ -123,6 +124,8 @@ class StudyResults:
         Content of ``outlying_measurements.tsv``, without IDs.
     subgroups : DataFrame or None
         Content of ``subgroups.tsv``, without names of sites.
+    site_effects : DataFrame or None
+        Content of ``site_effects.tsv``.
     training : TrainingResults or None
         Training of a study with networks.
     """
@@ -142,6 +145,7 @@ class StudyResults:
     replication: SimpleNamespace | None = None
     outlying_measurements: pd.DataFrame | None = None
     subgroups: pd.DataFrame | None = None
+    site_effects: pd.DataFrame | None = None
     training: TrainingResults | None = None
 
     @property
@@ -366,6 +370,9 @@ def read_study_results(folder: Path) -> StudyResults:
         replication=replication,
         outlying_measurements=_read_outlying_measurements(folder),
         subgroups=_read_subgroups(folder),
+        site_effects=_read_if_written(
+            folder / "site_effects.tsv", list(SITE_DESCRIPTIONS), "fit"
+        ),
         training=read_training(folder),
     )
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from rindices.tables.cohort import Cohort
 
 _TABLES = (
-    "model.safetensors r_indices.tsv r_indices_visits.tsv patterns.tsv effects.tsv subgroups.tsv outlying_measurements.tsv "
+    "model.safetensors r_indices.tsv r_indices_visits.tsv patterns.tsv effects.tsv subgroups.tsv site_effects.tsv outlying_measurements.tsv "
     "trajectories.tsv networks.safetensors training.tsv members.tsv synthetic.tsv transformation.tsv"
 )
 _PRIVATE_TABLES = "r_indices.tsv r_indices_visits.tsv outlying_measurements.tsv"

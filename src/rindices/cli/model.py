@@ -431,7 +431,12 @@ def _describe_sites(model: "FittedModel") -> str:
         return ""
     unnamed = "known at the hospitals of the study alone"
     names = join_names(harmoniser.sites) or unnamed
-    return f"{names}, their effects estimated from {harmoniser.mode}"
+    scale = (
+        ""
+        if harmoniser.reference is None
+        else f", on the scale of {harmoniser.reference}"
+    )
+    return f"{names}, their effects estimated from {harmoniser.mode}{scale}"
 
 
 def _list_evidence(model: "FittedModel") -> list[tuple[str, str]]:

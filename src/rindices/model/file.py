@@ -224,16 +224,21 @@ class SiteCoding(Record):
     mode : str
     sites : _NamesOrNone
     counts : list of Count
+    reference : str or None
+        Site whose scale is kept.
     """
 
     mode: Annotated[str, _require_one_of(HARMONISATION_MODES)]
     sites: _NamesOrNone
     counts: list[Count]
+    reference: str | None = None
 
     @model_validator(mode="after")
     def _check_counts(self) -> Self:
         if len(self.counts) != len(self.sites):
             raise ValueError("should have one count for each site")
+        if self.reference is not None and self.reference not in self.sites:
+            raise ValueError("should name a reference among its sites")
         return self
 
 

@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from rindices.plot.follow_up import change, outcome, replication, visits
     from rindices.plot.gan import agreement, synthetic, training, transformation
     from rindices.plot.maps import patterns
-    from rindices.plot.people import pairs, scatter, severities, site_effects
+    from rindices.plot.people import (
+        pairs,
+        scatter,
+        severities,
+        site_effects,
+        subgroups,
+    )
     from rindices.plot.regions import course, forest, region_heatmap
 
 _HOMES = {
@@ -23,7 +29,9 @@ _HOMES = {
     **dict.fromkeys(("change", "outcome", "replication", "visits"), "follow_up"),
     "patterns": "maps",
     **dict.fromkeys(("course", "forest", "region_heatmap"), "regions"),
-    **dict.fromkeys(("pairs", "scatter", "severities", "site_effects"), "people"),
+    **dict.fromkeys(
+        ("pairs", "scatter", "severities", "site_effects", "subgroups"), "people"
+    ),
 }
 
 __all__ = [
@@ -42,6 +50,7 @@ __all__ = [
     "scatter",
     "severities",
     "site_effects",
+    "subgroups",
     "synthetic",
     "training",
     "transformation",

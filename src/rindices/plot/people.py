@@ -19,6 +19,7 @@ from rindices.plot import style
 from rindices.plot.docs import fill_docstring
 from rindices.plot.source import Study, StudySource
 from rindices.plot.style import (
+    CONTROL_COLOUR,
     GRID_COLOUR,
     GROUP_COLOURS,
     MUTED_COLOUR,
@@ -415,7 +416,78 @@ def _draw_regression(panel: Axes, both: FloatArray, people: bool) -> None:
 
 
 @fill_docstring
-def site_effects(
+def site_effects(study: Study | pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw how much of the variance of regions and R-indices sites explain.
+
+    Each dot is a region in controls: as measured, and without the effects of sites, in
+    people from whom these were not estimated. Below are the R-indices of patients, and
+    of controls if sites were not harmonised, with the p-value of the F test of sites.
+    Sites that treat other patients differ in the R-indices of patients, too. The shares
+    are beyond the covariates, and about 0, also below, where sites do not matter.
+
+    Parameters
+    ----------
+    study : FittedModel or path or DataFrame
+        The folder of a study, or its ``site_effects.tsv``.
+    %(ax)s
+
+    %(drawn)s
+
+    Examples
+    --------
+    >>> import rindices as ri
+    >>> axes = ri.plot.site_effects("results")                         # doctest: +SKIP
+    """
+    if isinstance(study, pd.DataFrame):
+        table = study
+    else:
+        table = StudySource.of(study).get(
+            "site_effects",
+            "table of site effects",
+            "give the folder of a study whose people come from several sites",
+        )
+    is_region = table["what"] == "region"
+    indices = table[table["what"] == "R-index"]
+    labels = ["regions, as measured", "regions, as used"]
+    labels += [
+        f"{name}, {group}s"
+        for name, group in zip(indices["name"], indices["group"], strict=True)
+    ]
+    with style.open_panels(ax, 1, 14.0 + 5.0 * len(labels)) as (panel,):
+        rng = np.random.default_rng(0)
+        for at, column in enumerate(("before", "after")):
+            shares = 100 * table.loc[is_region, column].dropna().to_numpy(dtype=float)
+            spots = at + rng.uniform(-0.3, 0.3, len(shares))
+            panel.plot(shares, spots, ".", ms=3, alpha=0.5, color=CONTROL_COLOUR)
+            if len(shares):
+                middle = [float(np.median(shares))] * 2
+                panel.plot(middle, [at - 0.38, at + 0.38], color=TEXT_COLOUR, lw=1.4)
+        colours = [
+            PATIENT_COLOUR if group == PATIENT else CONTROL_COLOUR
+            for group in indices["group"]
+        ]
+        spots = np.arange(2, len(labels))
+        panel.scatter(100 * indices["after"], spots, s=16, c=colours, zorder=3)
+        panel.axvline(0.0, color=MUTED_COLOUR, lw=0.8, ls="--")
+        panel.set_yticks(range(len(labels)), labels)
+        panel.tick_params(axis="y", length=0)
+        beside = panel.secondary_yaxis("right")
+        beside.set_yticks(spots, [_format_p(p) for p in indices["p"]])
+        beside.tick_params(length=0)
+        beside.spines[:].set_visible(False)
+        panel.set_ylim(len(labels) - 0.4, -0.6)
+        panel.spines["left"].set_visible(False)
+        panel.grid(axis="x")
+        panel.set_xlabel("variance explained by site (%)")
+    return panel
+
+
+def _format_p(p: float) -> str:
+    return "" if np.isnan(p) else "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+
+
+@fill_docstring
+def subgroups(
     study: Study | pd.DataFrame,
     variable: str | None = None,
     index: str = "r1",
@@ -444,7 +516,7 @@ def site_effects(
     Examples
     --------
     >>> import rindices as ri
-    >>> axes = ri.plot.site_effects("results", variable="sex")
+    >>> axes = ri.plot.subgroups("results", variable="sex")
     >>> axes.get_xlabel()
     'AUC of r1, held-out people'
     """

@@ -43,6 +43,8 @@ class StudySource:
         Content of ``associations.tsv``.
     subgroups : DataFrame or None
         Content of ``subgroups.tsv``.
+    site_effects : DataFrame or None
+        Content of ``site_effects.tsv``.
     history : DataFrame or None
         Content of ``training.tsv``.
     """
@@ -55,6 +57,7 @@ class StudySource:
     effects: pd.DataFrame | None = None
     associations: pd.DataFrame | None = None
     subgroups: pd.DataFrame | None = None
+    site_effects: pd.DataFrame | None = None
     history: pd.DataFrame | None = None
 
     @classmethod
@@ -100,6 +103,7 @@ class StudySource:
             effects=results.effects,
             associations=results.associations,
             subgroups=results.subgroups,
+            site_effects=results.site_effects,
             history=None if training is None else training.history,
         )
 

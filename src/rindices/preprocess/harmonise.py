@@ -63,6 +63,8 @@ class Harmoniser:
     shift, scale : ndarray of shape (K, R)
         Additive effect of each site, in units of ``sd``, and its multiplicative
         effect on the spread.
+    reference : str or None
+        Site whose scale is kept. By default, the scale is that of an average site.
     """
 
     mode: str
@@ -74,6 +76,7 @@ class Harmoniser:
     sd: FloatArray
     shift: FloatArray
     scale: FloatArray
+    reference: str | None = None
 
     @classmethod
     def fit(
@@ -83,6 +86,7 @@ class Harmoniser:
         sites: Sequence[str],
         regions: Sequence[str],
         patient: BoolArray | None = None,
+        reference: str | None = None,
     ) -> Self:
         """Estimate the effects of sites.
 
@@ -98,6 +102,8 @@ class Harmoniser:
         patient : (N,), optional
             Mask of the patients, if people of both groups are passed. The group
             difference is then preserved too.
+        reference : str, optional
+            Site whose people keep their values.
         """
         unique, site_index, counts = np.unique(
             np.asarray(sites, dtype=str), return_inverse=True, return_counts=True
@@ -120,8 +126,9 @@ class Harmoniser:
         )
         mode = "controls" if patient is None else "all"
         sizes = dict(zip(names, counts.tolist(), strict=True))
+        effects = centre, coefficients
         fitted = cls.from_moments(
-            sizes, levels, squares, (centre, coefficients), regions, mode
+            sizes, levels, squares, effects, regions, mode=mode, reference=reference
         )
         if patient is None:
             return fitted
@@ -139,7 +146,9 @@ class Harmoniser:
         squares: FloatArray,
         effects: tuple[FloatArray, FloatArray],
         regions: Sequence[str],
+        *,
         mode: str = "controls",
+        reference: str | None = None,
     ) -> Self:
         """Estimate the effects of sites from sums over their people.
 
@@ -153,18 +162,23 @@ class Harmoniser:
             Sums of squared residuals.
         effects : tuple of ndarray
             Mean (P,) of the design and coefficients (P, R).
+        mode : {'controls', 'all'}
+        reference : str, optional
+            Site whose level and spread all sites get.
         """
         counts = np.array(list(sites.values()))
-        mean, sd = (
-            counts @ levels / counts.sum(),
-            np.sqrt(np.maximum(squares.sum(axis=0), 0.0) / counts.sum()),
-        )
+        used = np.array([reference in (None, name) for name in sites])
+        mean = counts[used] @ levels[used] / counts[used].sum()
+        total = np.maximum(squares[used].sum(axis=0), 0.0)
+        sd = np.sqrt(total / counts[used].sum())
         refuse_constant_regions(mean, sd, regions, "constant within sites")
         shrunk = [
             shrink_site_effect(number, (level - mean) / sd, each / sd**2 / (number - 1))
             for number, level, each in zip(sites.values(), levels, squares, strict=True)
         ]
         shift, scale = (np.stack(arrays) for arrays in zip(*shrunk, strict=True))
+        if reference is not None:
+            shift[used], scale[used] = 0.0, 1.0
         centre, coefficients = effects
         return cls(
             mode=mode,
@@ -176,6 +190,7 @@ class Harmoniser:
             sd=sd,
             shift=shift,
             scale=scale,
+            reference=reference,
         )
 
     def transform(
@@ -319,11 +334,14 @@ class Harmoniser:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything else as plain values for JSON."""
-        return {
+        record = {
             "mode": self.mode,
             "sites": list(self.sites),
             "counts": list(self.counts),
         }
+        return record | (
+            {} if self.reference is None else {"reference": self.reference}
+        )
 
     @staticmethod
     def shapes(
@@ -352,6 +370,7 @@ class Harmoniser:
             mode=record["mode"],
             sites=tuple(record["sites"]),
             counts=counts,
+            reference=record.get("reference"),
             **estimates,
         )
 
@@ -472,3 +491,23 @@ def resolve_harmonise_mode(cohort: Cohort, requested: str | None = None) -> str:
             f"{join_names(duplicates)} is the site and a covariate as well: {cure}."
         )
     return requested
+
+
+def check_reference_site(
+    cohort: Cohort, harmonise: str | None, reference: str | None
+) -> None:
+    """Refuse to keep the scale of a site where sites are not harmonised, or of a site
+    that there is not.
+    """
+    if reference is None:
+        return
+    if resolve_harmonise_mode(cohort, harmonise) == "none":
+        raise PreprocessingError(
+            f"harmonise_to = '{reference}' keeps the scale of a site, but sites are not harmonised here: name the "
+            "column of sites (--site), and leave out --harmonise none."
+        )
+    sites = sorted({str(site) for site in cohort.people[SITE]})
+    if reference not in sites:
+        raise PreprocessingError(
+            f"harmonise_to = '{reference}' is no site of this table: {did_you_mean(reference, sites)}"
+        )

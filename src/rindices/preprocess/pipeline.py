@@ -28,6 +28,7 @@ from rindices.preprocess import residualise
 from rindices.preprocess.harmonise import (
     MIN_SITE_CONTROLS,
     Harmoniser,
+    check_reference_site,
     resolve_harmonise_mode,
 )
 from rindices.preprocess.measures import (
@@ -42,10 +43,13 @@ from rindices.tables.cohort import ID, SITE, Cohort
 
 
 def _fit_harmoniser(
-    cohort: Cohort, mode: str, codings: tuple[CovariateCoding, ...]
+    cohort: Cohort,
+    mode: str,
+    codings: tuple[CovariateCoding, ...],
+    reference: str | None,
 ) -> Harmoniser:
     """Estimate the effects of sites on scaled volumes from controls or, with the mode
-    ``all``, from everyone.
+    ``all``, from everyone; the reference site keeps its scale.
 
     Raises
     ------
@@ -74,7 +78,7 @@ def _fit_harmoniser(
     patient = None if mode == "controls" else sample.is_patient
     preserved = design if patient is None else np.column_stack([design, patient])
     volumes = fill_within_sites(sample.volumes.to_numpy(dtype=float), preserved, sites)
-    return Harmoniser.fit(volumes, design, sites, cohort.regions, patient)
+    return Harmoniser.fit(volumes, design, sites, cohort.regions, patient, reference)
 
 
 def _fit_residualiser(
@@ -154,6 +158,7 @@ class Preprocessing:
         adjust: str | None = None,
         icv_for: str = DEFAULT_ICV_FOR,
         seen: BoolArray | None = None,
+        harmonise_to: str | None = None,
     ) -> Self:
         """Estimate all steps from a cohort.
 
@@ -174,6 +179,9 @@ class Preprocessing:
         seen : (N,), optional
             Mask of the people to estimate from. What is not estimated, such as the
             categories of covariates, is that of the whole cohort.
+        harmonise_to : str, optional
+            Site whose scale is kept. By default, values get the scale of an average
+            site.
 
         Returns
         -------
@@ -193,6 +201,7 @@ class Preprocessing:
             resolve_harmonise_mode(cohort, harmonise),
             resolve_adjustment(cohort, adjust),
         )
+        check_reference_site(cohort, harmonise, harmonise_to)
         if adjust == "none":
             cohort = replace(cohort, covariates=cohort.covariates.iloc[:, :0])
         thickness = find_thickness(cohort, icv_for)
@@ -206,7 +215,11 @@ class Preprocessing:
         cohort = replace(
             cohort, volumes=pd.DataFrame(volumes, columns=cohort.volumes.columns)
         )
-        harmoniser = None if mode == "none" else _fit_harmoniser(cohort, mode, codings)
+        harmoniser = (
+            None
+            if mode == "none"
+            else _fit_harmoniser(cohort, mode, codings, harmonise_to)
+        )
         controls = cohort.take(cohort.is_control)
         volumes = controls.volumes.to_numpy(dtype=float)
         if harmoniser is not None:

@@ -157,6 +157,21 @@ def plot_severities(study: Study, show_people: bool = False) -> Chart | None:
     )
 
 
+def plot_site_effects(study: Study) -> Chart | None:
+    """Plot what sites explain before and after; None for a single site."""
+    source = StudySource.of(study)
+    table = source.site_effects
+    if table is None:
+        return None
+    medians = table.loc[table["what"] == "region", ["before", "after"]].median()
+    return _draw_chart(
+        lambda: plot.site_effects(table),
+        "site_effects",
+        f"Variance of regions that sites explain: median {medians['before']:.1%} as measured, {medians['after']:.1%} as used.",
+        table,
+    )
+
+
 def plot_index_pairs(
     study: Study, show_people: bool = False, max_pairs: int = 3
 ) -> list[Chart]:

@@ -132,6 +132,8 @@ def render_report(
         ),
         subgroups=sections.build_subgroup_rows(results.subgroups, results.names),
         min_group=MIN_GROUP,
+        sites=sections.build_site_section(results),
+        site_chart=figures.plot_site_effects(results),
         indices=results.indices.iloc[order].round(4)
         if show_people and len(order) <= _MAX_EMBEDDED_PEOPLE
         else None,

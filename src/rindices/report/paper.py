@@ -232,6 +232,10 @@ def _has_associations(source: StudySource) -> bool:
 
 
 def _has_sites(source: StudySource) -> bool:
+    return source.site_effects is not None
+
+
+def _has_subgroups(source: StudySource) -> bool:
     return source.subgroups is not None
 
 
@@ -250,6 +254,7 @@ _CAN_DRAW = {
     "reproducibility": _has_reproducibility,
     "associations": _has_associations,
     "site_effects": _has_sites,
+    "subgroups": _has_subgroups,
     "training": _has_training,
 }
 FIGURES = tuple(

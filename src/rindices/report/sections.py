@@ -56,7 +56,7 @@ from rindices.study.checks import (
     list_weak_patterns,
 )
 from rindices.study.methods import DEFAULT_METHOD, METHODS, get_study_method
-from rindices.tables.checks.groups import PATIENT
+from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.layouts import freesurfer
 from rindices.wording import FEATURE_UNIT, get_wording
 
@@ -66,6 +66,7 @@ MAX_ORDERED_REGIONS = 20
 """Regions of a pattern whose order the page shows; the data hold all."""
 _N_CURVES = 8  # regions whose change along severity is listed
 _MAX_Q = 0.05
+_MIN_SITE_SHARE, _MAX_SITE_P = 0.05, 0.01  # of a region or of head size, to be named
 _MEASURES = {
     "reproducibility": records.MIN_SPLIT_HALF,
     "auc": 0.5,
@@ -729,6 +730,45 @@ def build_subgroup_rows(
             )
         )
     return rows
+
+
+def build_site_section(results: StudyResults) -> Context | None:
+    """Return what sites explain in regions, R-indices and head size; None for a single
+    site.
+    """
+    table = results.site_effects
+    if table is None:
+        return None
+    regions = table[table["what"] == "region"]
+    left = regions[regions["after"] > _MIN_SITE_SHARE].nlargest(3, "after")
+    heads = table[
+        (table["what"] == "head size")
+        & (table["before"] > _MIN_SITE_SHARE)
+        & (table["p"] < _MAX_SITE_P)
+    ]
+    cells = {
+        (row.name, row.group): Context(share=row.after, p=row.p)
+        for row in table[table["what"] == "R-index"].itertuples(index=False)
+    }
+    head = None if heads.empty else heads.iloc[0]
+    return Context(
+        is_harmonised=results.model.preprocessing.harmoniser is not None,
+        before=regions["before"].median(),
+        after=regions["after"].median(),
+        largest=[
+            f"{row.name} ({row.after:.0%})" for row in left.itertuples(index=False)
+        ],
+        indices=[
+            Context(
+                name=name,
+                cells=[cells.get((name, group)) for group in (CONTROL, PATIENT)],
+            )
+            for name in results.names
+        ],
+        head_size=None
+        if head is None
+        else Context(name=head["name"], share=head["before"], p=head["p"]),
+    )
 
 
 def build_outlying_section(

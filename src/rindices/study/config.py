@@ -306,7 +306,12 @@ class StudyConfig(_ConfigSection):
         everyone or from the people seen.
         """
         return Preprocessing.fit(
-            cohort, self.data.harmonise, self.adjust, self.data.icv_for, seen
+            cohort,
+            self.data.harmonise,
+            self.adjust,
+            self.data.icv_for,
+            seen,
+            self.data.harmonise_to,
         )
 
 

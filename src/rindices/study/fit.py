@@ -55,6 +55,7 @@ def fit(
     method_settings: MethodSettings | None = None,
     device: str | None = None,
     harmonise: str | None = None,
+    harmonise_to: str | None = None,
     adjust: str | None = None,
     icv_for: str = DEFAULT_ICV_FOR,
     visits: str | None = None,
@@ -111,6 +112,8 @@ def fit(
     harmonise : {'controls', 'all', 'none'}, optional
         People from whom site effects are learnt. Left out, controls, where the cohort
         has sites (`Preprocessing.fit`).
+    harmonise_to : str, optional
+        Site to whose scale all sites are brought. Left out, that of an average site.
     adjust : {'log', 'linear', 'none'}, optional
         Scale on which measures are adjusted for covariates. By default ``log`` if all
         values are positive, else ``linear``. The method ``surreal-gan-published`` is
@@ -197,6 +200,7 @@ def fit(
         model["method_settings"] = {**settings, "device": device}
     data = {
         "harmonise": harmonise,
+        "harmonise_to": harmonise_to,
         "adjust": adjust,
         "icv_for": icv_for,
         "visits": visits,

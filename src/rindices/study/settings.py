@@ -350,6 +350,7 @@ def find_unused_in_parts(
     yield from _find_harmonised_parts(data, source)
     settings = {
         "reference": ("takes no reference", data.reference is not None),
+        "harmonise_to": ("is not harmonised", data.harmonise_to is not None),
         "visits": ("has one row a person", data.visits is not None),
         "impute_covariates": ("imputes no covariates", data.impute_covariates),
     }

@@ -162,6 +162,7 @@ class StudyPeople:
         parts = [
             self.cohort.fingerprint(),
             "" if mode == "none" else f"-{mode}",
+            "" if data.harmonise_to is None else f"-to-{data.harmonise_to}",
             "" if scale == "linear" else f"-{scale}",
             "" if encode_measures(self.cohort) is None else f"-measures-{data.icv_for}",
             "" if self.visits == "first" else f"-visits-{self.visits}",

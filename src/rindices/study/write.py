@@ -45,6 +45,7 @@ from rindices.study.networks import (
     make_transformation_table,
 )
 from rindices.study.provenance import collect_provenance
+from rindices.study.site_effects import make_site_table
 from rindices.study.study import Study, StudyPeople
 from rindices.study.subgroups import make_subgroup_table
 from rindices.tables.cohort import PERSON_COLUMNS, describe_cohort
@@ -78,6 +79,7 @@ OUTPUT_FILES = (
         "report.html",
     ),
     *("subgroups.tsv", "subgroups.json", "checklist.md"),
+    *("site_effects.tsv", "site_effects.json"),
     *(
         "trajectories.tsv",
         "trajectories.json",
@@ -108,7 +110,7 @@ MAP_FOLDER = "maps"
 """Where it writes patterns as maps, below the figures."""
 _FIGURES = (
     *("patterns", "region_heatmap", "forest", "course", "severities", "number"),
-    *("reproducibility", "associations", "site_effects", "training"),
+    *("reproducibility", "associations", "site_effects", "subgroups", "training"),
 )
 DERIVED_FILES = (
     *(
@@ -175,6 +177,9 @@ def write_study(
     )
     if len(subgroups):
         write_table(folder / "subgroups.tsv", subgroups, unit)
+    sites = make_site_table(study, model.indices, model.index_names)
+    if len(sites):
+        write_table(folder / "site_effects.tsv", sites, unit)
     if model.visit_indices is not None:
         write_indices(
             model.visit_indices,

@@ -193,6 +193,8 @@ class DataOptions(TableOptions):
         Table of the participants, joined by ID.
     harmonise : {'controls', 'all', 'none'} or None
         People from whom site effects are learnt.
+    harmonise_to : str or None
+        Site whose scale is kept.
     adjust : {'log', 'linear', 'none'} or None
         Scale of the adjustment.
     icv_for : {'volume', 'all'}
@@ -209,6 +211,10 @@ class DataOptions(TableOptions):
     harmonise: Annotated[
         Literal["controls", "all", "none"] | None,
         Option("Learn what sites do from controls, all or none.", "WHO", ADJUSTMENT),
+    ] = None
+    harmonise_to: Annotated[
+        str | None,
+        Option("Bring all sites to the scale of this one.", "SITE", ADJUSTMENT),
     ] = None
     adjust: Annotated[
         Literal["log", "linear", "none"] | None,
