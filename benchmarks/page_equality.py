@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 
 OUT = HERE / "results" / "page_equality.json"
 N_PEOPLE, TRAINING_SEED, NEW_SEED = 1_000, 0, 9
-SHAPES = {"straight": "basic", "curved": "staged", "interacting": "together"}
+SHAPES = {"proportional": "basic", "staged": "staged", "interacting": "together"}
 AVERAGE = replace(
     TASKS["basic"],
     beta=(900.0, 900.0),

@@ -190,17 +190,17 @@ def find_altered_patterns(written: WrittenStudy) -> set[str]:
 
 
 def compute_order_errors(written: WrittenStudy) -> float | None:
-    """Return by how many standard errors staged patterns are more likely than straight
-    ones; None if not known.
+    """Return by how many standard errors staged patterns are more likely than
+    proportional ones; None if not known.
     """
     held_out = written.held_out or {}
-    curved, straight, error = (
-        held_out.get(name) for name in ("curved", "straight", "curved_gain_se")
+    staged, proportional, error = (
+        held_out.get(name) for name in ("staged", "proportional", "staged_gain_se")
     )
     return (
         None
-        if curved is None or straight is None or not error
-        else round((curved - straight) / error, 2)
+        if staged is None or proportional is None or not error
+        else round((staged - proportional) / error, 2)
     )
 
 
@@ -275,13 +275,13 @@ def format_tables(rows: Rows) -> str:
 
 def _describe_order(rows: Rows, is_staged: bool) -> str:
     chosen = [row for row in rows if row["is_staged"] == is_staged]
-    curved = sum(row["shape"] == "curved" for row in chosen)
+    staged = sum(row["shape"] == "staged" for row in chosen)
     certain = sum(
-        row["shape"] == "curved" and row["order_errors"] >= MIN_ORDER_ERRORS
+        row["shape"] == "staged" and row["order_errors"] >= MIN_ORDER_ERRORS
         for row in chosen
     )
     truth = "one after another" if is_staged else "together"
-    return f"- Regions change {truth} in truth: {len(chosen)} studies, {curved} are called curved, {certain} as certain."
+    return f"- Regions change {truth} in truth: {len(chosen)} studies, {staged} are called staged, {certain} as certain."
 
 
 def measure(study: Study, seed: int, folder: Path) -> dict[str, Any] | None:

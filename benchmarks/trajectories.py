@@ -134,7 +134,7 @@ def format_tables(rows: list[dict[str, Any]]) -> str:
     for task in CHOICE_TASKS:
         group = [row for row in rows if row["kind"] == "choice" and row["task"] == task]
         if group:
-            shape = "curved" if TASKS[task].last_onset else "straight"
+            shape = "staged" if TASKS[task].last_onset else "proportional"
             number = sum(row["number"] == TRUE_NUMBER for row in group)
             right = sum(row["shape"] == shape for row in group)
             chosen = " ".join(str(row["number"]) for row in group)

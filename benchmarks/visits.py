@@ -13,8 +13,8 @@ Kendall's tau between the true and the found order.
 
 - first: the first visit of each person (``--visits first``), which is also what one
   visit gives.
-- mean: the mean of visits (``--visits mean``).
-- coupled: level and change share their patterns, if these are straight; curved ones are
+- mean: the mean of visits (``--visits mean``). - coupled: level and change share their
+patterns, if these are proportional; staged ones are
   those of the mean.
 - chosen: what ``--visits all`` takes, coupled patterns or those of the mean, by the
   likelihood of held-out people.
@@ -70,7 +70,7 @@ def fit_methods(
     }
     methods["chosen"] = methods.pop("all")
     methods["coupled"] = methods["chosen"]
-    if shape == "straight" and not is_coupled(methods["chosen"]):
+    if shape == "proportional" and not is_coupled(methods["chosen"]):
         methods["coupled"] = fit_trajectory_members(
             people["all"].deal_to_members(range(MEMBERS), seed),
             PATTERNS,
@@ -163,7 +163,7 @@ def run(
     people = {
         name: study.prepare(visits=name).take(rows) for name in ("first", "mean", "all")
     }
-    methods = fit_methods(people, "curved" if spec.last_onset else "straight", seed)
+    methods = fit_methods(people, "staged" if spec.last_onset else "proportional", seed)
     scores = {
         name: score_members(methods[name], visits, people["first"]) for name in METHODS
     }

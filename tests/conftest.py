@@ -126,9 +126,9 @@ def study(
 
 
 @pytest.fixture(scope="session")
-def curved_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def staged_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of the default method in which regions change at different severities."""
-    folder = tmp_path_factory.mktemp("curved") / "results"
+    folder = tmp_path_factory.mktemp("staged") / "results"
     task = replace(TASKS["staged"], n_controls=200, n_patients=400)
     ri.fit(
         simulate_few_regions(task, seed=3).cohort, 3, members=3, workers=1, out=folder

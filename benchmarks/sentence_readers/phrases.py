@@ -35,8 +35,8 @@ _CHANGES = re.compile(
     rf" \(((?:{_SIDE} )?{NUMBER}(?:, {_SIDE} {NUMBER})*)\)(?=$|, | and |; )"
 )
 SHAPES = {
-    "straight": "all regions of a pattern change together",
-    "curved": "each region of a pattern changes at its own severity",
+    "proportional": "all regions of a pattern change together",
+    "staged": "each region of a pattern changes at its own severity",
     "interacting": "regions of a pattern change together, and patterns strengthen or weaken each other",
 }
 VERDICTS = {
@@ -474,8 +474,8 @@ def check_shape(shape: str, reading: Reading) -> None:
     has_courses = (written.folder / "trajectories.tsv").is_file()
     reading.check_equal(
         has_courses,
-        shape == "curved",
-        "trajectories.tsv is written for curved patterns alone",
+        shape == "staged",
+        "trajectories.tsv is written for staged patterns alone",
     )
 
 

@@ -649,17 +649,17 @@ def _read_reasons(text: str, reading: Reading) -> None:
 
 
 def _read_order(page: str, text: str, reading: Reading) -> None:
-    """The order of the regions: it is of curved patterns alone, and certain only where
+    """The order of the regions: it is of staged patterns alone, and certain only where
     the truth is staged.
     """
     reading.sentence = "the order of the regions"
     has_order = 'id="trajectories"' in page
-    is_curved = (
+    is_staged = (
         reading.written.held_out is not None
-        and reading.written.held_out["shape"] == "curved"
+        and reading.written.held_out["shape"] == "staged"
     )
     reading.check_equal(
-        has_order, is_curved, "an order of regions is shown for curved patterns alone"
+        has_order, is_staged, "an order of regions is shown for staged patterns alone"
     )
     is_doubted = (
         re.search("do not interpret the order of the (regions|features)", text)

@@ -99,7 +99,7 @@ FALSE_TERMINAL: dict[str, tuple[Callable[[str], str], str]] = {
     "p-value": (replace_once(r"p = 0\.005", "p = 0.015"), "p-value"),
     "number of patterns": (replace_once(r"2 \(as asked", "3 (as asked"), "patterns"),
     "shape": (
-        replace_once(r"\nshape( +)(straight|curved):", r"\nshape\1interacting:"),
+        replace_once(r"\nshape( +)(proportional|staged):", r"\nshape\1interacting:"),
         "what the shape means",
     ),
     "likelihood": (
@@ -216,7 +216,9 @@ def test_false_json_is_found(name: str, tiny: TinyStudy) -> None:
 def test_less_is_not_more_likely(tiny: TinyStudy) -> None:
     written, said = tiny
     assert written.held_out is not None
-    shapes = sorted(("straight", "curved"), key=lambda shape: written.held_out[shape])  # type: ignore[index]
+    shapes = sorted(
+        ("proportional", "staged"), key=lambda shape: written.held_out[shape]
+    )  # type: ignore[index]
     words = [
         "them" if shape == written.held_out["shape"] else f"{shape} patterns"
         for shape in shapes

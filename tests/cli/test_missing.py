@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert (len(cohort), cohort.volumes.isna().to_numpy().any()) == (349, True)
     model = ri.fit(
-        cohort, 3, members=5, workers=1, method_settings={"shape": "straight"}
+        cohort, 3, members=5, workers=1, method_settings={"shape": "proportional"}
     )
     model.save(folder / "model.safetensors")
     indices = model.apply(cohort)

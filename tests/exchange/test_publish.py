@@ -255,13 +255,13 @@ def test_sites_and_a_reference() -> None:
             2,
             members=5,
             workers=1,
-            method_settings={"shape": "straight"},
+            method_settings={"shape": "proportional"},
             reference=given,
         )
         section = {
             "patterns": [2],
             "members": 5,
-            "method_settings": {"shape": "straight"},
+            "method_settings": {"shape": "proportional"},
         }
         config = make_study(
             {"data": {"volumes": "memory"}, "model": section, "run": {"seed": 0}},

@@ -89,19 +89,19 @@ def test_the_rescaled_consensus_is_1_at_the_98th_percentile(
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ([("straight", -1.0, -3.0), ("curved", -2.0, -1.0)], "straight"),
-        ([("straight", -2.0, -1.9)], "curved"),
-        ([("straight", -2.0, -2.0)], "straight"),
-        ([("curved", None, -5.0)], "curved"),
-        ([("curved", None, float("nan"))], "curved"),
+        ([("proportional", -1.0, -3.0), ("staged", -2.0, -1.0)], "proportional"),
+        ([("proportional", -2.0, -1.9)], "staged"),
+        ([("proportional", -2.0, -2.0)], "proportional"),
+        ([("staged", None, -5.0)], "staged"),
+        ([("staged", None, float("nan"))], "staged"),
     ],
 )
 def test_members_prefer_a_shape_together(
     values: list[tuple[str, float | None, float | None]], expected: str
 ) -> None:
     likelihoods = [
-        HeldOutLikelihood(shape=shape, straight=straight, curved=curved)
-        for shape, straight, curved in values
+        HeldOutLikelihood(shape=shape, proportional=proportional, staged=staged)
+        for shape, proportional, staged in values
     ]
     assert choose_shape(likelihoods) == expected
 
@@ -110,10 +110,10 @@ def test_members_prefer_a_shape_together(
     ("gains", "expected"),
     [
         ([0.2, 0.1, 0.15], "interacting"),
-        ([0.02, 0.03, 0.02], "curved"),  # too small
-        ([0.5, -0.2, 0.1], "curved"),  # members differ
+        ([0.02, 0.03, 0.02], "staged"),  # too small
+        ([0.5, -0.2, 0.1], "staged"),  # members differ
         ([0.2], "interacting"),
-        ([None, None], "curved"),
+        ([None, None], "staged"),
     ],
 )
 def test_interactions_must_bring_a_clear_gain(
@@ -121,9 +121,9 @@ def test_interactions_must_bring_a_clear_gain(
 ) -> None:
     held_out = [
         HeldOutLikelihood(
-            shape="curved",
-            straight=-3.0 + k,
-            curved=-2.0 + k,
+            shape="staged",
+            proportional=-3.0 + k,
+            staged=-2.0 + k,
             interacting=None if gain is None else -2.0 + k + gain,
         )
         for k, gain in enumerate(gains)
@@ -141,8 +141,8 @@ def test_usable_members_have_one_shape() -> None:
         False,
     )
     likelihoods = [
-        HeldOutLikelihood(shape="straight", straight=-1.0, curved=-1.1),
-        HeldOutLikelihood(shape="curved", straight=-2.0, curved=-1.0),
+        HeldOutLikelihood(shape="proportional", proportional=-1.0, staged=-1.1),
+        HeldOutLikelihood(shape="staged", proportional=-2.0, staged=-1.0),
     ]
     members = [
         replace(linear, number=k, held_out=each) for k, each in enumerate(likelihoods)

@@ -26,7 +26,7 @@ def test_points_are_spread_evenly(n_patterns: int) -> None:
     )
 
 
-def test_the_basis_is_a_line_of_straight_pieces() -> None:
+def test_the_basis_is_a_line_of_proportional_pieces() -> None:
     z = np.array([[0.0, 1.0], [0.5, 0.1]])
     expected = [[0, 0, 0, 0, 0, 1, 1, 1, 1, 1], [1, 1, 0.5, 0, 0, 0.5, 0, 0, 0, 0]]
     np.testing.assert_allclose(compute_step_basis(z, 5), expected)

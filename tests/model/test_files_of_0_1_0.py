@@ -15,6 +15,7 @@ from scripts.make_model_fixture import small_cohort
 
 import rindices as ri
 from rindices.analysis.study_results import read_record, read_study_results
+from rindices.model.pattern_tables import get_shape
 from rindices.model.records import CohortRecord, SelectionRecord
 
 FOLDER = Path(__file__).parent / "fixtures" / "0.1.0"
@@ -24,12 +25,20 @@ METHODS = {"paper": "surreal-gan"} | {
 }
 
 
+SHAPES = {
+    "trajectories-straight": "proportional",
+    "trajectories-curved": "staged",
+    "trajectories-interacting": "interacting",
+}
+
+
 @pytest.mark.parametrize(
     "path", sorted(FOLDER.glob("*.safetensors")), ids=lambda path: path.stem
 )
 def test_models_have_equal_r_indices(path: Path, tmp_path: Path) -> None:
     expected = pd.read_csv(path.with_suffix(".csv")).filter(regex=r"^r\d")
     model = ri.load(path)
+    assert get_shape(model) == SHAPES.get(path.stem, "")
     assert len(expected.columns) == 3 * model.n_patterns  # with ends of intervals
     assert model.card.method is not None
     assert model.card.method.name == METHODS.get(path.stem, path.stem)
@@ -44,6 +53,12 @@ def test_a_results_folder_is_read(tmp_path: Path) -> None:
     results = read_study_results(tmp_path / "results")
     assert results.names == ["r1", "r2"]
     assert results.selection.finding == "patterns"
+    assert results.selection.chosen is not None
+    assert results.selection.chosen.held_out is not None
+    assert results.selection.chosen.held_out.shape == "proportional"
+    assert results.selection.chosen.held_out.proportional == pytest.approx(
+        -12.1976, abs=1e-4
+    )
     written = pd.read_csv(FOLDER / "results-patterns" / "r_indices.tsv", sep="\t")
     np.testing.assert_array_equal(
         results.indices[results.names], written[results.names].dropna()

@@ -92,34 +92,34 @@ def test_a_sign_of_an_artefact_takes_the_word_reproduced_away(
     ("shape", "values", "words"),
     [
         (
-            "straight",
+            "proportional",
             (-45.558, -45.599, None),
-            "more likely under them (L -45.558) than under curved patterns (-45.599",
+            "more likely under them (L -45.558) than under staged patterns (-45.599",
         ),
         (
-            "curved",
+            "staged",
             (-50.2, -50.0, None),
-            "more likely under them (L -50.000) than under straight patterns (-50.200",
+            "more likely under them (L -50.000) than under proportional patterns (-50.200",
         ),
         (
-            "straight",
+            "proportional",
             (-45.0, -45.1, -44.98),
             "a little more likely under interacting patterns (L -44.980) than under",
         ),
         (
-            "straight",
+            "proportional",
             (-45.0001, -45.0002, None),
-            "as likely under curved patterns (L -45.000)",
+            "as likely under staged patterns (L -45.000)",
         ),
-        ("straight", (None, None, None), "Other shapes were not fitted."),
+        ("proportional", (None, None, None), "Other shapes were not fitted."),
     ],
 )
 def test_more_likely_is_said_of_the_larger_likelihood(
     shape: str, values: tuple[float | None, float | None, float | None], words: str
 ) -> None:
-    straight, curved, interacting = values
+    proportional, staged, interacting = values
     finding = describe_shape(
-        HeldOutLikelihoodRecord(shape, straight, curved, interacting=interacting)
+        HeldOutLikelihoodRecord(shape, proportional, staged, interacting=interacting)
     )
     assert words in load_statements().shape_reason(finding).replace(
         "mean log-likelihood", "L"

@@ -64,7 +64,7 @@ def _straighten(model: ri.FittedModel) -> ri.FittedModel:
             )
         )
     return replace(
-        model, heads=tuple(heads), card=replace(model.card, shape="straight")
+        model, heads=tuple(heads), card=replace(model.card, shape="proportional")
     )
 
 
@@ -116,7 +116,7 @@ def test_the_interval_at_full_severity_is_that_of_the_patterns(
 def test_the_order_of_the_regions_is_the_true_one(
     model: ri.FittedModel, simulated: SimulatedCohort
 ) -> None:
-    assert get_shape(model) == "curved"
+    assert get_shape(model) == "staged"
     order, truth = model.region_order(), simulated.patterns.set_index("region")
     assert list(order) == list(REGION_ORDER_COLUMNS)
     for name in model.index_names:
@@ -211,13 +211,15 @@ def test_the_course_table_has_all_regions(model: ri.FittedModel) -> None:
         )
 
 
-def test_regions_of_straight_patterns_share_their_onset(model: ri.FittedModel) -> None:
-    straight = _straighten(model)
+def test_regions_of_proportional_patterns_share_their_onset(
+    model: ri.FittedModel,
+) -> None:
+    proportional = _straighten(model)
     assert (
-        get_shape(replace(straight, card=replace(straight.card, shape="")))
-        == "straight"
+        get_shape(replace(proportional, card=replace(proportional.card, shape="")))
+        == "proportional"
     )  # files of 0.1.0
-    order = straight.region_order()
+    order = proportional.region_order()
     assert (order["rank"] == 1).all()
     assert (order.groupby("pattern")["onset"].agg(np.ptp) < 1e-9).all()
 

@@ -154,8 +154,8 @@ def test_other_figures_look_as_before(name: str, tmp_path: Path) -> None:
     assert measure_difference(name, FIXED[name], tmp_path) < TOLERANCE
 
 
-def test_the_course_looks_as_before(curved_study: Path, tmp_path: Path) -> None:
-    draw = lambda: plot.course(curved_study, "r1")  # noqa: E731
+def test_the_course_looks_as_before(staged_study: Path, tmp_path: Path) -> None:
+    draw = lambda: plot.course(staged_study, "r1")  # noqa: E731
     assert measure_difference("course", draw, tmp_path) < TOLERANCE
 
 

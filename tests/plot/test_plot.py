@@ -223,12 +223,12 @@ def test_small_groups_are_not_drawn(study: Path, clinical: pd.DataFrame) -> None
     assert [text.get_text()[:6] for text in texts] == ["common"]
 
 
-def test_course_is_only_for_staged_patterns(study: Path, curved_study: Path) -> None:
+def test_course_is_only_for_staged_patterns(study: Path, staged_study: Path) -> None:
     with pytest.raises(InputError, match="they have no course"):
         plot.course(study)
-    model = ri.load(curved_study / "model.safetensors")
+    model = ri.load(staged_study / "model.safetensors")
     order = model.region_order()
-    axes = plot.course(curved_study, "r1", n_regions=6)
+    axes = plot.course(staged_study, "r1", n_regions=6)
     onsets = axes.lines[-1].get_xdata()
     assert list(onsets) == sorted(onsets)
     assert set(onsets) <= set(order["onset"])

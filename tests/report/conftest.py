@@ -14,6 +14,6 @@ def page(study: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def curved_page(curved_study: Path) -> str:
+def staged_page(staged_study: Path) -> str:
     with omit_pictures():
-        return ri.write_report(curved_study).read_text("utf-8")
+        return ri.write_report(staged_study).read_text("utf-8")

@@ -66,7 +66,7 @@ def list_violations(tab: Tab, axe: str) -> list[object]:
     return found
 
 
-@pytest.mark.parametrize("name", ["study", "curved_study"])
+@pytest.mark.parametrize("name", ["study", "staged_study"])
 def test_axe_finds_nothing_in_a_report(
     name: str, request: pytest.FixtureRequest, browser: Browser, axe: str
 ) -> None:

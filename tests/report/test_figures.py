@@ -57,11 +57,11 @@ def test_pairs_are_limited_and_captioned(results: StudyResults) -> None:
     assert chart.caption in chart.alt
 
 
-def test_the_course_of_a_pattern_names_its_regions(curved_study: Path) -> None:
-    model = ri.load(curved_study / "model.safetensors")
+def test_the_course_of_a_pattern_names_its_regions(staged_study: Path) -> None:
+    model = ri.load(staged_study / "model.safetensors")
     order = model.region_order()
     rows = order[order["pattern"] == "r2"]
-    chart = figures.plot_course(curved_study, "r2", list(rows["region"]))
+    chart = figures.plot_course(staged_study, "r2", list(rows["region"]))
     assert chart.name == "curves_r2"
     assert len(chart.data.columns) == 1 + len(rows)
     np.testing.assert_allclose(

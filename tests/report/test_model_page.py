@@ -37,10 +37,10 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def straight() -> ri.FittedModel:
+def proportional() -> ri.FittedModel:
     cohort = simulate_few_regions("tiny", seed=0).cohort
     return ri.fit(
-        cohort, 2, members=2, workers=1, method_settings={"shape": "straight"}
+        cohort, 2, members=2, workers=1, method_settings={"shape": "proportional"}
     )
 
 
@@ -102,7 +102,7 @@ def assert_same(page: pd.DataFrame, applied: pd.DataFrame) -> None:
 
 
 def change_heads(model: ri.FittedModel, kind: str) -> ri.FittedModel:
-    """Return a model of the same people whose patterns are curved, or interact."""
+    """Return a model of the same people whose patterns are staged, or interact."""
     rng = np.random.default_rng(2)
     heads = []
     for head in model.heads:
@@ -127,11 +127,11 @@ def change_heads(model: ri.FittedModel, kind: str) -> ri.FittedModel:
     return replace(model, heads=tuple(heads))
 
 
-@pytest.mark.parametrize("kind", ["straight", "curved", "interacting"])
+@pytest.mark.parametrize("kind", ["proportional", "staged", "interacting"])
 def test_patterns_of_every_shape(
-    kind: str, straight: ri.FittedModel, browser: Browser, tmp_path: Path
+    kind: str, proportional: ri.FittedModel, browser: Browser, tmp_path: Path
 ) -> None:
-    model = straight if kind == "straight" else change_heads(straight, kind)
+    model = proportional if kind == "proportional" else change_heads(proportional, kind)
     cohort = make_new_people()
     applied = model.apply(cohort, min_information=0.0)
     assert applied["outside_training_range"].any()
@@ -173,20 +173,20 @@ def test_the_mean_difference_and_sites(browser: Browser, tmp_path: Path) -> None
 )
 def test_dialects(
     dialect: dict[str, object],
-    straight: ri.FittedModel,
+    proportional: ri.FittedModel,
     browser: Browser,
     tmp_path: Path,
 ) -> None:
     cohort = make_new_people(12)
     table = write_table(cohort, tmp_path / "new.csv", na_rep="n/a", **dialect)
     assert_same(
-        run_page(browser, straight, [table], tmp_path)[0],
-        straight.apply(cohort, min_information=0.0),
+        run_page(browser, proportional, [table], tmp_path)[0],
+        proportional.apply(cohort, min_information=0.0),
     )
 
 
 def test_covariates_may_be_in_another_file(
-    straight: ri.FittedModel, browser: Browser, tmp_path: Path
+    proportional: ri.FittedModel, browser: Browser, tmp_path: Path
 ) -> None:
     cohort = make_new_people(12)
     ids = cohort.people[["participant_id"]]
@@ -200,9 +200,9 @@ def test_covariates_may_be_in_another_file(
         tmp_path / "p.tsv", sep="\t", index=False
     )
     page, _ = run_page(
-        browser, straight, [tmp_path / "p.tsv", tmp_path / "v.csv"], tmp_path
+        browser, proportional, [tmp_path / "p.tsv", tmp_path / "v.csv"], tmp_path
     )
-    assert_same(page, straight.apply(cohort, min_information=0.0))
+    assert_same(page, proportional.apply(cohort, min_information=0.0))
 
 
 def test_the_training_table_is_read_and_visits_are_no_people(
@@ -264,21 +264,21 @@ def show_person(tab: Tab, person: str) -> str:
 
 
 def test_the_sheet_of_a_person(
-    straight: ri.FittedModel, browser: Browser, tmp_path: Path
+    proportional: ri.FittedModel, browser: Browser, tmp_path: Path
 ) -> None:
     """Place in both groups, speaking regions, and what is missing, as the study and the
     report have them.
     """
     cohort = make_new_people()
-    applied = straight.apply(cohort, min_information=0.0)
+    applied = proportional.apply(cohort, min_information=0.0)
     _, tab = run_page(
-        browser, straight, [write_table(cohort, tmp_path / "new.csv")], tmp_path
+        browser, proportional, [write_table(cohort, tmp_path / "new.csv")], tmp_path
     )
-    own, labels = straight.indices, label_regions(straight.regions)
+    own, labels = proportional.indices, label_regions(proportional.regions)
     assert own is not None
-    regions = (straight.preprocessing.transform(cohort) - 1) / 0.1
-    severities = applied[straight.index_names].to_numpy()
-    curves = straight.trajectories().pivot(
+    regions = (proportional.preprocessing.transform(cohort) - 1) / 0.1
+    severities = applied[proportional.index_names].to_numpy()
+    curves = proportional.trajectories().pivot(
         index=["pattern", "region"], columns="severity", values="change"
     )
     is_complete = ~cohort.volumes.isna().any(axis=1).to_numpy()
@@ -288,7 +288,7 @@ def test_the_sheet_of_a_person(
     severe = ordinary[np.argmax(severities[ordinary, 0])]
     for row in {ordinary[0], severe}:
         text = show_person(tab, cohort.people["participant_id"][row])
-        for name in straight.index_names:
+        for name in proportional.index_names:
             value, low, high = applied.loc[row, [name, f"{name}_low", f"{name}_high"]]
             part = text.partition(f"{name} {value:.2f}")[2].partition(
                 "have lower values"
@@ -307,16 +307,16 @@ def test_the_sheet_of_a_person(
                 np.interp(
                     severities[row, k], curves.columns, curves.loc[(name, region)]
                 )
-                for region in straight.regions
+                for region in proportional.regions
             ]
-            for k, name in enumerate(straight.index_names)
+            for k, name in enumerate(proportional.index_names)
         ]
         residuals = regions[row] - np.sum(changes, axis=0)
         evidence = (
             (residuals + changes) ** 2 - residuals**2
         ) / 2  # log-likelihood ratios of single regions
         named = [
-            labels[straight.regions[r]]
+            labels[proportional.regions[r]]
             for k in range(2)
             for r in np.argsort(-evidence[k])[:8]
         ]
@@ -326,7 +326,7 @@ def test_the_sheet_of_a_person(
     missing = cohort.volumes.columns[cohort.volumes.iloc[lacking].isna()]
     text = show_person(tab, cohort.people["participant_id"][lacking])
     assert (
-        f"Not measured, {len(missing)} of {len(straight.regions)} regions: {labels[missing[0]]}"
+        f"Not measured, {len(missing)} of {len(proportional.regions)} regions: {labels[missing[0]]}"
         in text
     )
     assert (
@@ -343,12 +343,14 @@ def test_the_sheet_of_a_person(
 
 
 def test_a_model_without_quantiles_has_a_sheet(
-    straight: ri.FittedModel, browser: Browser, tmp_path: Path
+    proportional: ri.FittedModel, browser: Browser, tmp_path: Path
 ) -> None:
     quantiles = {
-        "control": straight.card.index_quantiles["control"]
+        "control": proportional.card.index_quantiles["control"]
     }  # of a file that was changed by hand
-    model = replace(straight, card=replace(straight.card, index_quantiles=quantiles))
+    model = replace(
+        proportional, card=replace(proportional.card, index_quantiles=quantiles)
+    )
     _, tab = run_page(
         browser,
         model,
@@ -360,9 +362,9 @@ def test_a_model_without_quantiles_has_a_sheet(
 
 
 def test_features_are_not_called_regions(
-    straight: ri.FittedModel, browser: Browser, tmp_path: Path
+    proportional: ri.FittedModel, browser: Browser, tmp_path: Path
 ) -> None:
-    model = replace(straight, card=replace(straight.card, unit="any"))
+    model = replace(proportional, card=replace(proportional.card, unit="any"))
     _, tab = run_page(
         browser,
         model,
@@ -375,7 +377,7 @@ def test_features_are_not_called_regions(
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_excel_files(
-    shared: bool, straight: ri.FittedModel, browser: Browser, tmp_path: Path
+    shared: bool, proportional: ri.FittedModel, browser: Browser, tmp_path: Path
 ) -> None:
     """As openpyxl writes them, with texts in the cells, and as Excel does, with texts
     in a file of their own.
@@ -394,13 +396,13 @@ def test_excel_files(
         sheet.append(row)
     book.save(tmp_path / "new.xlsx")
     assert_same(
-        run_page(browser, straight, [tmp_path / "new.xlsx"], tmp_path)[0],
-        straight.apply(cohort, min_information=0.0),
+        run_page(browser, proportional, [tmp_path / "new.xlsx"], tmp_path)[0],
+        proportional.apply(cohort, min_information=0.0),
     )
 
 
 def test_people_are_refused_as_by_apply(
-    straight: ri.FittedModel, browser: Browser, tmp_path: Path
+    proportional: ri.FittedModel, browser: Browser, tmp_path: Path
 ) -> None:
     cohort = make_new_people(12)
     values = cohort.volumes.to_numpy(copy=True)
@@ -410,13 +412,13 @@ def test_people_are_refused_as_by_apply(
     )
     with pytest.warns(UserWarning, match="1 person lacks too many regions"):
         short = set(cohort.people["participant_id"]) - set(
-            straight.apply(cohort)["participant_id"]
+            proportional.apply(cohort)["participant_id"]
         )
     assert len(short) == 1
     covariates = cohort.covariates.astype({"sex": object})
     covariates.loc[2, "sex"] = "unknown"
     table = write_table(replace(cohort, covariates=covariates), tmp_path / "new.csv")
-    page, tab = run_page(browser, straight, [table], tmp_path)
+    page, tab = run_page(browser, proportional, [table], tmp_path)
     ids = cohort.people["participant_id"]
     assert set(ids) - set(page["participant_id"]) == short | {ids[2]}
     assert "determine less than 50 %" in tab.run(
@@ -425,9 +427,9 @@ def test_people_are_refused_as_by_apply(
 
 
 def test_tables_that_cannot_be_used_are_said(
-    straight: ri.FittedModel, browser: Browser, tmp_path: Path
+    proportional: ri.FittedModel, browser: Browser, tmp_path: Path
 ) -> None:
-    export_page(straight, tmp_path / "model.html")
+    export_page(proportional, tmp_path / "model.html")
     tab = browser.open(tmp_path / "model.html", ready=READY)
     cohort = make_new_people(12)
     scaled = replace(cohort, volumes=cohort.volumes / 1000)
@@ -457,10 +459,10 @@ def test_tables_that_cannot_be_used_are_said(
 
 
 def test_a_page_that_cannot_be_written_is_said(
-    straight: ri.FittedModel, tmp_path: Path
+    proportional: ri.FittedModel, tmp_path: Path
 ) -> None:
     with pytest.raises(ModelError, match="--page"):
-        export_page(straight, tmp_path / "nowhere" / "page.html")
+        export_page(proportional, tmp_path / "nowhere" / "page.html")
 
 
 def test_a_triangle_holds_a_symmetric_matrix() -> None:

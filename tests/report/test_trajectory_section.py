@@ -36,19 +36,19 @@ def _build_section(results: StudyResults) -> Context | None:
 
 
 @pytest.fixture(scope="module")
-def section(curved_study: Path) -> Context:
-    section = _build_section(read_study_results(curved_study))
+def section(staged_study: Path) -> Context:
+    section = _build_section(read_study_results(staged_study))
     assert section is not None
     return section
 
 
 @pytest.fixture
-def straight_study(curved_study: Path, tmp_path: Path) -> Path:
-    """A study whose patterns are straight: each region follows the course of its
+def proportional_study(staged_study: Path, tmp_path: Path) -> Path:
+    """A study whose patterns are proportional: each region follows the course of its
     pattern.
     """
-    folder = tmp_path / "straight"
-    shutil.copytree(curved_study, folder, ignore=shutil.ignore_patterns("runs"))
+    folder = tmp_path / "proportional"
+    shutil.copytree(staged_study, folder, ignore=shutil.ignore_patterns("runs"))
     model = ri.load(folder / "model.safetensors")
     heads = []
     for head in model.heads:
@@ -61,21 +61,21 @@ def straight_study(curved_study: Path, tmp_path: Path) -> Path:
         head.compute_curves(levels)[:, order]
         for head, order in zip(heads, model.orders, strict=True)
     ]
-    card = replace(model.card, shape="straight")
-    straight = replace(
+    card = replace(model.card, shape="proportional")
+    proportional = replace(
         model, heads=tuple(heads), patterns=np.mean(curves, axis=0), card=card
     )
-    straight.save(folder / "model.safetensors")
+    proportional.save(folder / "model.safetensors")
 
-    def choose_straight(selection: dict[str, Any]) -> None:
+    def choose_proportional(selection: dict[str, Any]) -> None:
         for record in (selection["chosen"], *selection["grid"]):
             record["held_out"] |= {
-                "shape": "straight",
-                "straight": -1.25,
-                "curved": -1.375,
+                "shape": "proportional",
+                "proportional": -1.25,
+                "staged": -1.375,
             }
 
-    change_selection(folder, choose_straight)
+    change_selection(folder, choose_proportional)
     return folder
 
 
@@ -92,33 +92,33 @@ def test_regions_are_listed_from_the_earliest_to_the_latest(section: Context) ->
 
 
 def test_the_page_has_the_order_the_evidence_and_the_data(
-    curved_page: str, curved_study: Path
+    staged_page: str, staged_study: Path
 ) -> None:
-    text = get_section_text(curved_page, "trajectories")
+    text = get_section_text(staged_page, "trajectories")
     assert "How each pattern unfolds" in text
     assert "Each region of a pattern changes at its own severity" in text
-    held_out = json.loads((curved_study / "selection.json").read_text("utf-8"))[
+    held_out = json.loads((staged_study / "selection.json").read_text("utf-8"))[
         "chosen"
     ]["held_out"]
-    curved, straight = (
+    staged, proportional = (
         f"{held_out[shape]:.3f}".replace("-", "\N{MINUS SIGN}")
-        for shape in ("curved", "straight")
+        for shape in ("staged", "proportional")
     )
     assert (
-        f"more likely under them (mean log-likelihood {curved}) than under straight patterns ({straight}"
-        in get_section_text(curved_page, "choice")
+        f"more likely under them (mean log-likelihood {staged}) than under proportional patterns ({proportional}"
+        in get_section_text(staged_page, "choice")
     )
-    assert held_out["curved"] > held_out["straight"]
+    assert held_out["staged"] > held_out["proportional"]
     assert "not from following people over time" in text
-    parsed = Page(curved_page)
-    written = pd.read_csv(curved_study / "trajectories.tsv", sep="\t")
+    parsed = Page(staged_page)
+    written = pd.read_csv(staged_study / "trajectories.tsv", sep="\t")
     data = read_figure_data(parsed, "course_r2")
     expected = written[written["pattern"] == "r2"].reset_index(drop=True)
     np.testing.assert_allclose(data["c100"], expected["c100"], rtol=1e-4, atol=1e-6)
     curves = read_figure_data(parsed, "curves_r1")
     assert curves["severity"].iloc[[0, -1]].tolist() == [0, 1]
-    assert 'href="#trajectories"' in curved_page
-    assert 'href="#course_r1"' in curved_page
+    assert 'href="#trajectories"' in staged_page
+    assert 'href="#course_r1"' in staged_page
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_an_order_within_chance_is_not_interpreted(
     error: float | None, is_uncertain: bool
 ) -> None:
     held_out = HeldOutLikelihoodRecord(
-        "curved", -50.2, -50.0, curved_gain_se=error
+        "staged", -50.2, -50.0, staged_gain_se=error
     )  # None for one member
     shape = describe_shape(held_out)
     assert shape is not None
@@ -137,17 +137,17 @@ def test_an_order_within_chance_is_not_interpreted(
 
 @pytest.mark.usefixtures("no_pictures")
 def test_the_page_says_that_an_order_is_within_chance(
-    curved_study: Path, tmp_path: Path
+    staged_study: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "chance"
     shutil.copytree(
-        curved_study, folder, ignore=shutil.ignore_patterns("runs", "report.html")
+        staged_study, folder, ignore=shutil.ignore_patterns("runs", "report.html")
     )
 
     def raise_error(selection: dict[str, Any]) -> None:
-        assert selection["chosen"]["held_out"]["curved_gain_se"] > 0
+        assert selection["chosen"]["held_out"]["staged_gain_se"] > 0
         for record in (selection["chosen"], *selection["grid"]):
-            record["held_out"]["curved_gain_se"] = 1e3
+            record["held_out"]["staged_gain_se"] = 1e3
 
     change_selection(folder, raise_error)
     assert "do not interpret the order of the regions" in ri.write_report(
@@ -155,34 +155,34 @@ def test_the_page_says_that_an_order_is_within_chance(
     ).read_text("utf-8")
 
 
-def test_files_of_a_curved_study_are_described(curved_study: Path) -> None:
-    table = pd.read_csv(curved_study / "trajectories.tsv", sep="\t")
-    descriptions = json.loads((curved_study / "trajectories.json").read_text("utf-8"))
+def test_files_of_a_staged_study_are_described(staged_study: Path) -> None:
+    table = pd.read_csv(staged_study / "trajectories.tsv", sep="\t")
+    descriptions = json.loads((staged_study / "trajectories.json").read_text("utf-8"))
     assert list(table) == list(descriptions)
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_straight_patterns_have_one_sentence_with_both_likelihoods_and_no_course(
-    straight_study: Path,
+def test_proportional_patterns_have_one_sentence_with_both_likelihoods_and_no_course(
+    proportional_study: Path,
 ) -> None:
-    page = ri.write_report(straight_study).read_text("utf-8")
+    page = ri.write_report(proportional_study).read_text("utf-8")
     assert "How each pattern unfolds" not in page
     assert 'href="#trajectories"' not in page
     for section in ("choice", "methods"):
         text = get_section_text(page, section)
         assert (
-            "The patterns are straight: all regions of a pattern change together."
+            "The patterns are proportional: all regions of a pattern change together."
             in text
         )
         assert (
-            "more likely under them (mean log-likelihood \N{MINUS SIGN}1.250) than under curved patterns"
+            "more likely under them (mean log-likelihood \N{MINUS SIGN}1.250) than under staged patterns"
             in text
         )
         assert "(\N{MINUS SIGN}1.375" in text
 
 
-def test_without_a_region_that_belongs_there_is_no_order(curved_study: Path) -> None:
-    results = read_study_results(curved_study)
+def test_without_a_region_that_belongs_there_is_no_order(staged_study: Path) -> None:
+    results = read_study_results(staged_study)
     heads = tuple(
         replace(head, steps=1e-3 * head.steps) for head in results.model.heads
     )  # type: ignore[call-arg]
@@ -195,12 +195,12 @@ def test_without_a_region_that_belongs_there_is_no_order(curved_study: Path) -> 
     )
 
 
-def test_choice_shows_the_likelihood_and_the_agreement(curved_page: str) -> None:
-    text = get_section_text(curved_page, "choice")
+def test_choice_shows_the_likelihood_and_the_agreement(staged_page: str) -> None:
+    text = get_section_text(staged_page, "choice")
     assert "chosen by the likelihood of patients that members had not seen" in text
     assert "below the best (standard error)" in text
-    assert "3 (chosen) curved" in text
-    methods = get_section_text(curved_page, "methods")
+    assert "3 (chosen) staged" in text
+    methods = get_section_text(staged_page, "methods")
     assert "chosen by agreement" not in methods
     assert "mean log-likelihood" in methods
     assert "posterior means of the severities" in methods
@@ -241,9 +241,9 @@ def test_the_number_is_reported_as_chosen_by_likelihood(
     selection = json.loads((folder / "selection.json").read_text("utf-8"))
     selection["number_of_patterns"]["decided_by"] = "likelihood"
     held_out = {
-        "shape": "straight",
-        "straight": -1.0,
-        "curved": -1.5,
+        "shape": "proportional",
+        "proportional": -1.0,
+        "staged": -1.5,
         "below_best": 0.0,
         "below_best_se": 0.0,
     }
@@ -252,7 +252,7 @@ def test_the_number_is_reported_as_chosen_by_likelihood(
         changed = (
             {}
             if is_chosen
-            else {"straight": -1.25, "below_best": 0.25, "below_best_se": 0.125}
+            else {"proportional": -1.25, "below_best": 0.25, "below_best_se": 0.125}
         )
         record["held_out"] = held_out | changed
     (folder / "selection.json").write_text(json.dumps(selection), "utf-8")
@@ -260,12 +260,14 @@ def test_the_number_is_reported_as_chosen_by_likelihood(
     page = ri.write_report(folder).read_text("utf-8")
     number = selection["chosen"]["setting"]["n_patterns"]
     choice, trust = get_section_text(page, "choice"), get_section_text(page, "trust")
-    assert f"{number} patterns (straight) were chosen: the smallest number" in choice
     assert (
-        f"{number} (chosen) straight \N{MINUS SIGN}1.000 curved \N{MINUS SIGN}1.500 0.000"
+        f"{number} patterns (proportional) were chosen: the smallest number" in choice
+    )
+    assert (
+        f"{number} (chosen) proportional \N{MINUS SIGN}1.000 staged \N{MINUS SIGN}1.500 0.000"
         in choice
     )
-    assert "\N{MINUS SIGN}1.250 curved \N{MINUS SIGN}1.500 0.250 (0.125)" in choice
+    assert "\N{MINUS SIGN}1.250 staged \N{MINUS SIGN}1.500 0.250 (0.125)" in choice
     assert "by likelihood" in trust
     assert "by agreement" not in trust
     methods = get_section_text(page, "methods")

@@ -57,8 +57,8 @@ def test_shapes_are_compared_in_the_members_that_have_all_of_them() -> None:
     """Later sets have one shape; a mean over them made a worse shape look
     more likely.
     """
-    first = HeldOutLikelihood(shape="straight", straight=-50.0, curved=-50.4)
-    later = HeldOutLikelihood(shape="straight", straight=-52.0, curved=None)
+    first = HeldOutLikelihood(shape="proportional", proportional=-50.0, staged=-50.4)
+    later = HeldOutLikelihood(shape="proportional", proportional=-52.0, staged=None)
     outcome = TrainingOutcome.CONVERGED
     members = [
         Member(
@@ -72,4 +72,4 @@ def test_shapes_are_compared_in_the_members_that_have_all_of_them() -> None:
         for k, each in zip([0, 1, 5, 6], [first, first, later, later], strict=True)
     ]
     record = _make_held_out_record(members, np.zeros(2), np.zeros(2))
-    assert (record.straight, record.curved) == (-50.0, -50.4)
+    assert (record.proportional, record.staged) == (-50.0, -50.4)

@@ -139,7 +139,7 @@ def test_the_largest_number_depends_on_people_and_regions() -> None:
 def test_later_sets_have_the_shape_that_the_first_one_chose(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = itertools.cycle(["curved", "straight"])
+    chosen = itertools.cycle(["staged", "proportional"])
     monkeypatch.setattr(
         "rindices.learners.trajectory.shapes.choose_shape",
         lambda held_out: next(chosen),
@@ -154,4 +154,4 @@ def test_later_sets_have_the_shape_that_the_first_one_chose(
     assert (record.members.trained, record.members.converged) == (10, 10)
     assert len(model.heads) > 5
     assert record.held_out is not None
-    assert record.held_out.shape == "curved"
+    assert record.held_out.shape == "staged"

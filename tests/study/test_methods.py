@@ -198,16 +198,16 @@ def test_the_default_method_has_a_shape_and_nothing_else() -> None:
     em = {"em": EMSettings().to_dict()}
     assert ModelConfig().resolve_values() == {"shape": "auto", "start": "auto"} | em
     changed = ModelConfig(
-        method_settings={"shape": "curved", "start": "whole-cohort"}
+        method_settings={"shape": "staged", "start": "whole-cohort"}
     ).resolve_values()
-    assert changed == {"shape": "curved", "start": "whole-cohort"} | em
+    assert changed == {"shape": "staged", "start": "whole-cohort"} | em
     with pytest.raises(
         StudyError,
         match="start is 'ratio': give one of auto, contrastive, whole-cohort",
     ):
         ModelConfig(method_settings={"start": "ratio"}).resolve_values()
     with pytest.raises(
-        StudyError, match="shape is 'round': give one of auto, straight, curved"
+        StudyError, match="shape is 'round': give one of auto, proportional, staged"
     ):
         ModelConfig(method_settings={"shape": "round"}).resolve_values()
     with pytest.raises(StudyError, match="the method trajectories has no max_steps"):

@@ -116,7 +116,8 @@ def test_both_names_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -
         ),
         (
             'recipe_changes = { shape = "curved" }',
-            "study.toml: model.recipe_changes is now model.method_settings",
+            'study.toml: model.recipe_changes and shape = "curved" are now model.method_settings and '
+            'shape = "staged"',
         ),
         (
             'recipe = "paper"\nrecipe_changes = { max_steps = 9 }',

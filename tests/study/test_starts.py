@@ -95,9 +95,9 @@ def test_the_reason_is_one_sentence(
 ) -> None:
     members = [
         HeldOutLikelihood(
-            shape="straight",
-            straight=-1.0,
-            curved=None,
+            shape="proportional",
+            proportional=-1.0,
+            staged=None,
             start=taken,
             contrastive_loss=first,
             whole_cohort_loss=second,

@@ -80,7 +80,7 @@ def test_a_null_cohort_is_no_failure(nothing: Path) -> None:
 
 
 class Failing(StudyMethod):
-    """Straight patterns whose members end before they have converged."""
+    """Proportional patterns whose members end before they have converged."""
 
     name = "failing"
     description = "a toy"

@@ -33,7 +33,7 @@ from tests.sums.sites import simulate_people
 
 pytest.importorskip("distributed", reason="the extra cluster is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")
-MODEL = ModelConfig(patterns=(1,), members=2, method_settings={"shape": "straight"})
+MODEL = ModelConfig(patterns=(1,), members=2, method_settings={"shape": "proportional"})
 
 
 def write_parquet(folder: Path, cohort: Cohort, n_files: int) -> TableRequest:

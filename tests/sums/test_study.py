@@ -58,7 +58,7 @@ def test_sites_equal_pooled_people() -> None:
     for one, other in zip(first["grid"], second["grid"], strict=True):
         assert one["held_out"]["shape"] == other["held_out"]["shape"]
         np.testing.assert_allclose(
-            one["held_out"]["curved"], other["held_out"]["curved"], atol=1e-6
+            one["held_out"]["staged"], other["held_out"]["staged"], atol=1e-6
         )
 
 

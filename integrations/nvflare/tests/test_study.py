@@ -18,16 +18,16 @@ from tests.study import JOB_STUDY, run_in_memory
 pytestmark = pytest.mark.slow
 SHAPES = {
     shape: f'{JOB_STUDY}\n[model.method_settings]\nshape = "{shape}"\n'
-    for shape in ("straight", "curved", "interacting")
+    for shape in ("proportional", "staged", "interacting")
 }
 
 
 @pytest.mark.parametrize(
     ("run", "study", "options", "is_missing"),
     [
-        ("straight", SHAPES["straight"], (), False),
+        ("proportional", SHAPES["proportional"], (), False),
         ("unmasked", JOB_STUDY, ("--no-masks", "--fewest", "4"), False),
-        ("curved", SHAPES["curved"], (), True),
+        ("staged", SHAPES["staged"], (), True),
         ("interacting", SHAPES["interacting"], (), False),
     ],
 )

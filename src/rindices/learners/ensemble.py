@@ -42,7 +42,7 @@ from rindices.learners.prepared_people import PreparedPeople, Subsample, split_b
 from rindices.selection.agreement import agreement
 from rindices.threads import limit_blas_threads
 
-SHAPES = ("straight", "curved", "interacting")
+SHAPES = ("proportional", "staged", "interacting")
 """Shapes of patterns, the simpler ones first."""
 STARTS = ("contrastive", "whole-cohort", "mixed")
 """Where the fit of a member begins: at the patterns of the contrastive learner, at
@@ -83,7 +83,7 @@ class HeldOutLikelihood:
     ----------
     shape : str
         Shape of the member's patterns.
-    straight, curved, interacting : float or None
+    proportional, staged, interacting : float or None
         With patterns of each shape. None for a shape that was not fitted.
     coupled : bool or None
         Whether the patterns are those of all visits, coupled. None without repeat
@@ -102,8 +102,8 @@ class HeldOutLikelihood:
     """
 
     shape: str
-    straight: float | None
-    curved: float | None
+    proportional: float | None
+    staged: float | None
     interacting: float | None = None
     coupled: bool | None = None
     coupling_gain: float | None = None
@@ -120,8 +120,8 @@ class HeldOutLikelihood:
         """
         return cls(
             shape=shape,
-            straight=values.get("straight"),
-            curved=values.get("curved"),
+            proportional=values.get("proportional"),
+            staged=values.get("staged"),
             interacting=values.get("interacting"),
         )
 

@@ -393,24 +393,24 @@ def make_measured_inference(
     drawn : SimulatedPeople or None
         Needed for members without patterns as curves.
     """
-    curved = [head for head in heads if isinstance(head, TrajectoryHead)]
-    if len(curved) == len(heads):
-        without = [head.leave_out(missing) for head in curved]
-        infer_curved = make_inference_function(without)
+    staged = [head for head in heads if isinstance(head, TrajectoryHead)]
+    if len(staged) == len(heads):
+        without = [head.leave_out(missing) for head in staged]
+        infer_staged = make_inference_function(without)
         added = np.maximum(
-            without[0].expected_variance - curved[0].expected_variance, 0.0
+            without[0].expected_variance - staged[0].expected_variance, 0.0
         )
         simulated = (
             np.concatenate([head.simulated_indices for head in each], axis=2)
-            for each in (without, curved)
+            for each in (without, staged)
         )
-        curved_map = IndexMap.fit(*simulated)
+        staged_map = IndexMap.fit(*simulated)
 
         def infer_without(values: Sequence[FloatArray]) -> FloatArray:
             filled = [each.copy() for each in values]
-            for each, head in zip(filled, curved, strict=False):
+            for each, head in zip(filled, staged, strict=False):
                 each[:, missing] = head.control_mean[missing]
-            return curved_map.apply(infer_curved(filled))
+            return staged_map.apply(infer_staged(filled))
 
         return MeasuredInference(infer_without, added)
     if drawn is None:

@@ -34,15 +34,15 @@ MAX_LISTED_REGIONS = 10
 MAX_NAMED_STRUCTURES = 3
 """Structures that a sentence about a pattern names."""
 MIN_ORDER_ERRORS = 7.2
-"""Standard errors by which curved patterns must be ahead of straight ones before an
+"""Standard errors by which staged patterns must be ahead of proportional ones before an
 order of regions is interpreted.
 
 The error is that of five folds, and t with four degrees of freedom exceeds 7.2 by
 chance once in a thousand. A study of ``benchmarks/sentences.py`` in which all regions
-change together and patients have outlying measurements reached 5.1. R-indices of curved
+change together and patients have outlying measurements reached 5.1. R-indices of staged
 patterns are as accurate or more accurate either way.
 """
-SHAPES = ("straight", "curved", "interacting")
+SHAPES = ("proportional", "staged", "interacting")
 """Shapes of patterns, the simpler ones first."""
 
 
@@ -128,7 +128,7 @@ class ShapeFinding(Record):
     Attributes
     ----------
     chosen : str
-        Straight (all regions of a pattern change together), curved (each region
+        Proportional (all regions of a pattern change together), staged (each region
         changes at its own severity) or interacting (regions change together, and
         patterns change each other).
     log_likelihood : float or None
@@ -137,7 +137,7 @@ class ShapeFinding(Record):
         The other shapes that were fitted.
     is_order_certain : bool or None
         Whether the order in which regions change is more than chance. None unless
-        patterns are curved and straight ones were fitted.
+        patterns are staged and proportional ones were fitted.
     """
 
     chosen: str
@@ -431,16 +431,16 @@ def describe_shape(held_out: HeldOutLikelihoodRecord | None) -> ShapeFinding | N
     own, refused = values.pop(held_out.shape, None), []
     for shape, value in values.items() if own is not None else ():
         error = (
-            held_out.curved_gain_se
-            if {shape, held_out.shape} == {"straight", "curved"}
+            held_out.staged_gain_se
+            if {shape, held_out.shape} == {"proportional", "staged"}
             else None
         )
         refused.append(ShapeAlternative(shape, value, own - value, error))
     is_certain = None
-    if held_out.shape == "curved" and own is not None and "straight" in values:
-        error = held_out.curved_gain_se
+    if held_out.shape == "staged" and own is not None and "proportional" in values:
+        error = held_out.staged_gain_se
         is_certain = (
-            error is None or own - values["straight"] >= MIN_ORDER_ERRORS * error
+            error is None or own - values["proportional"] >= MIN_ORDER_ERRORS * error
         )
     return ShapeFinding(held_out.shape, own, tuple(refused), is_certain)
 

@@ -607,7 +607,7 @@ class FittedModel(ModelContent):
             One row per pattern and region that clearly belongs to it: ``pattern``,
             ``region``, ``label``, ``change`` at full severity, ``onset``, the severity
             at which a quarter of that change is reached, its 95 % interval over
-            members, ``onset_low`` and ``onset_high``, and ``rank``. In straight
+            members, ``onset_low`` and ``onset_high``, and ``rank``. In proportional
             patterns all regions change together: they have the same onset and rank 1.
 
         Raises

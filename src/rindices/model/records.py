@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from rindices.errors import OffenderKind, Problem, ProblemCode
-from rindices.old_names import OLD_METHOD_NAMES
+from rindices.old_names import OLD_METHOD_NAMES, rename_shapes
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import NumericCovariate, count_columns
 from rindices.tables.layouts.freesurfer import infer_measure
@@ -71,7 +71,7 @@ class Record(Mapping[str, Any]):
         """
         try:
             record: Self = _get_adapter(cls).validate_json(
-                json.dumps(values)
+                json.dumps(rename_shapes(values))
             )  # only JSON has lists for tuples
         except ValidationError as error:
             raise ValueError(_describe_fault(error)) from None
@@ -238,35 +238,35 @@ class HeldOutLikelihoodRecord(Record):
     """Mean log-likelihood of the patients that members have not seen, by the shape of
     the patterns.
 
-    ``shape`` is the shape of the members, 'straight', 'curved' or 'interacting'.
+    ``shape`` is the shape of the members, 'proportional', 'staged' or 'interacting'.
     ``below_best`` is how far the setting is below the most likely one, with its
     standard error over members. ``visits`` is 'coupled' or 'mean' where there are
     repeat visits, and ``coupling_gain`` the gain in the likelihood of all visits of a
-    patient by coupling them. ``curved_gain_se`` is the standard error over members of
-    the difference between curved and straight patterns.
+    patient by coupling them. ``staged_gain_se`` is the standard error over members of
+    the difference between staged and proportional patterns.
 
     Attributes
     ----------
     shape : str
-    straight : float or None
-    curved : float or None
+    proportional : float or None
+    staged : float or None
     below_best : float or None
     below_best_se : float or None
     interacting : float or None
     visits : str or None
     coupling_gain : float or None
-    curved_gain_se : float or None
+    staged_gain_se : float or None
     """
 
     shape: str
-    straight: float | None
-    curved: float | None
+    proportional: float | None
+    staged: float | None
     below_best: float | None = None
     below_best_se: float | None = None
     interacting: float | None = field(default=None, metadata=OMIT_EMPTY)
     visits: str | None = field(default=None, metadata=OMIT_EMPTY)
     coupling_gain: float | None = field(default=None, metadata=OMIT_EMPTY)
-    curved_gain_se: float | None = field(default=None, metadata=OMIT_EMPTY)
+    staged_gain_se: float | None = field(default=None, metadata=OMIT_EMPTY)
 
 
 class StartRecord(Record):

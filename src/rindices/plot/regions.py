@@ -291,7 +291,7 @@ def course(
     """
     source = StudySource.of(study)
     names = source.choose_patterns(pattern)
-    if pattern_tables.get_shape(source.fitted) not in ("curved", "staged"):
+    if pattern_tables.get_shape(source.fitted) != "staged":
         raise InputError(
             "the regions of these patterns change together, so they have no course: draw plot.forest."
         )

@@ -214,7 +214,7 @@ def _has_pairs(source: StudySource) -> bool:
 
 def _has_curves(source: StudySource) -> bool:
     model = source.model
-    return model is not None and get_shape(model) in ("curved", "staged")
+    return model is not None and get_shape(model) == "staged"
 
 
 def _has_tested_number(source: StudySource) -> bool:

@@ -487,7 +487,7 @@ def build_pattern_sections(
     """
     labels = match.label_regions(results.model.regions)
     span = _find_span(results)
-    is_curved = pattern_tables.get_shape(results.model) == "curved"
+    is_staged = pattern_tables.get_shape(results.model) == "staged"
     doubted = (records.Reproduction.NOT_REPRODUCED, records.Reproduction.ARTEFACT)
 
     def build_section(finding: PatternFinding) -> Context:
@@ -524,14 +524,14 @@ def build_pattern_sections(
                 for region in top["region"].head(_N_CURVES)
             ],
             steps=[]
-            if is_curved
+            if is_staged
             else _draw_steps(
                 match, steps, limit
-            ),  # another section shows curved patterns
+            ),  # another section shows staged patterns
             data=match.name_columns(
                 results.patterns[results.patterns["pattern"] == name]
             ),
-            is_curved=is_curved,
+            is_staged=is_staged,
             is_faded=not results.findings.is_difference or finding.verdict in doubted,
         )
 
@@ -558,7 +558,7 @@ def build_trajectory_section(
     severity.
     """
     model = results.model
-    if pattern_tables.get_shape(model) != "curved":
+    if pattern_tables.get_shape(model) != "staged":
         return None
     courses, order = (
         pattern_tables.make_course_table(model),

@@ -138,15 +138,15 @@ def _make_held_out_record(
     """
     held_out = list_first_likelihoods(members)
     differences = best - values
-    curved_gains = np.array(
-        [each.get_value("curved") - each.get_value("straight") for each in held_out]
+    staged_gains = np.array(
+        [each.get_value("staged") - each.get_value("proportional") for each in held_out]
     )
-    curved_gains = curved_gains[np.isfinite(curved_gains)]
+    staged_gains = staged_gains[np.isfinite(staged_gains)]
     coupled = [each.coupled for each in held_out if each.coupled is not None]
     return records.HeldOutLikelihoodRecord(
         shape=choose_common_shape(held_out),
-        straight=_average([each.straight for each in held_out]),
-        curved=_average([each.curved for each in held_out]),
+        proportional=_average([each.proportional for each in held_out]),
+        staged=_average([each.staged for each in held_out]),
         interacting=_average([each.interacting for each in held_out]),
         below_best=_finite_or_none(float(differences.mean())),
         below_best_se=_compute_error(differences),
@@ -156,7 +156,7 @@ def _make_held_out_record(
         if 2 * sum(coupled) > len(coupled)
         else "mean",
         coupling_gain=_average([each.coupling_gain for each in held_out]),
-        curved_gain_se=_compute_error(curved_gains),
+        staged_gain_se=_compute_error(staged_gains),
     )
 
 

@@ -94,7 +94,7 @@ def fit(
         How members are trained. ``trajectories`` fits patterns as curves along their
         severity, by maximum likelihood. ``surreal-gan`` trains the networks of
         Surreal-GAN from a linear start, and ``surreal-gan-published`` exactly as the
-        paper does. ``contrastive`` fits straight patterns, which is faster.
+        paper does. ``contrastive`` fits proportional patterns, which is faster.
         ``mean-difference`` has one index.
     members : int
         Number of ensemble members per setting.

@@ -48,7 +48,8 @@ not from each other.
 """
 MAX_TIMED_PEOPLE = 2_000
 """People on whom a member is trained to time it."""
-# of method trajectories, in units of a straight fit: both shapes and the fits to halves
+# of method trajectories, in units of a proportional fit: both shapes and the fits to
+# halves
 _FITS_PER_MEMBER = 3.0
 _KEY_VERSION = 4
 _NAMES_IN_KEYS = {new: old for old, new in OLD_METHOD_NAMES.items()}
@@ -419,15 +420,15 @@ class _TrajectoriesMethod(StudyMethod):
         return compare_trajectory_halves(people, members, work.seed, settings)
 
     def estimate_seconds(self, people: PreparedPeople, work: MemberSet) -> float:
-        """Time one straight fit to a few people; a member has two fits of each shape,
-        on other numbers of people.
+        """Time one proportional fit to a few people; a member has two fits of each
+        shape, on other numbers of people.
         """
         from rindices.learners.trajectory.members import fit_trajectory_members
 
         start, few = time.perf_counter(), _take_people(people, 400)
         one = few.deal_to_members([0], 0)
         fit_trajectory_members(
-            one, work.point.n_patterns, [0], 0, "straight", start="contrastive"
+            one, work.point.n_patterns, [0], 0, "proportional", start="contrastive"
         )
         size = max(1.0, len(people.X) / len(few.X))
         return (time.perf_counter() - start) * _FITS_PER_MEMBER * (1.0 + size) / 2.0

@@ -22,7 +22,7 @@ from rindices.errors import (
     format_count,
     join_names,
 )
-from rindices.old_names import OLD_METHOD_NAMES, OLD_SETTINGS
+from rindices.old_names import OLD_METHOD_NAMES, OLD_SETTINGS, OLD_SHAPES
 from rindices.study.methods import (
     DEFAULT_METHOD,
     MEAN_DIFFERENCE,
@@ -147,6 +147,11 @@ def rename_old_settings(
                 source.name("model", "method_settings"),
             )
         )
+    changes = renamed.get("method_settings")
+    if isinstance(changes, Mapping) and changes.get("shape") in OLD_SHAPES:
+        new_shape = OLD_SHAPES[changes["shape"]]
+        renamed["method_settings"] = {**changes, "shape": new_shape}
+        pairs.append((f'shape = "{changes["shape"]}"', f'shape = "{new_shape}"'))
     if pairs:
         before, now = (" and ".join(names) for names in zip(*pairs, strict=True))
         where = f"{source.where}: " if source.where else ""

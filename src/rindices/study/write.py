@@ -157,7 +157,7 @@ def write_study(
     """Write the people, the groups' difference, the model, the R-indices, the patterns
     and the selection of a study; without R-indices, what there is.
 
-    ``trajectories.tsv`` is written only for curved patterns, networks and their
+    ``trajectories.tsv`` is written only for staged patterns, networks and their
     training only for members with networks.
 
     problems: for ``cohort.json``.
@@ -193,9 +193,9 @@ def write_study(
 
 
 def write_patterns(folder: Path, model: FittedModel, unit: str = "") -> None:
-    """Write ``patterns.tsv`` and, for curved patterns, ``trajectories.tsv``."""
+    """Write ``patterns.tsv`` and, for staged patterns, ``trajectories.tsv``."""
     write_table(folder / "patterns.tsv", make_change_table(model), unit)
-    if get_shape(model) == "curved":
+    if get_shape(model) == "staged":
         write_table(folder / "trajectories.tsv", make_course_table(model), unit)
 
 

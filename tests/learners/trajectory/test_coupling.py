@@ -46,7 +46,7 @@ def test_visits_are_coupled_where_disease_moves_and_severities_are_found_better(
     cohort = simulate_followed(0.6)
     people = prepare(cohort)
     dealt = people.deal_to_members(range(5), 0)
-    settings = {"seed": 0, "shape": "straight", "start": "contrastive"}
+    settings = {"seed": 0, "shape": "proportional", "start": "contrastive"}
     members = fit_trajectory_members(dealt, 2, range(5), **settings)
     members = compare_trajectory_halves(dealt, members, seed=0)
     mean = fit_trajectory_members(dealt, 2, range(5), coupled=False, **settings)
@@ -68,7 +68,7 @@ def test_visits_are_not_coupled_where_nothing_moves() -> None:
     people = prepare(cohort)
     numbers = range(5)
     member, *_ = fit_trajectory_members(
-        people.deal_to_members(numbers, 0), 2, numbers, seed=0, shape="straight"
+        people.deal_to_members(numbers, 0), 2, numbers, seed=0, shape="proportional"
     )
     assert member.held_out is not None
     assert member.held_out.coupled is False
@@ -77,14 +77,14 @@ def test_visits_are_not_coupled_where_nothing_moves() -> None:
         2,
         numbers,
         seed=0,
-        shape="straight",
+        shape="proportional",
     )
     assert mean.held_out is not None
     assert (mean.held_out.coupled, mean.held_out.coupling_gain) == (None, None)
     np.testing.assert_allclose(
         member.patterns, mean.patterns
     )  # the heads differ by the retest noise of one visit
-    assert member.held_out.straight == pytest.approx(mean.held_out.straight)
+    assert member.held_out.proportional == pytest.approx(mean.held_out.proportional)
 
 
 def test_with_few_followed_people_the_mean_of_visits_is_fitted() -> None:
@@ -95,7 +95,9 @@ def test_with_few_followed_people_the_mean_of_visits_is_fitted() -> None:
     trend[np.flatnonzero(cohort.y == 0)[MIN_FOLLOWED - 1 :]] = np.nan
     few, none = replace(people, trend=trend), replace(people, trend=None, n_visits=None)
     members = [
-        fit_trajectory_members(each.deal_to_members([0], 0), 2, [0], 0, "straight")[0]
+        fit_trajectory_members(each.deal_to_members([0], 0), 2, [0], 0, "proportional")[
+            0
+        ]
         for each in (few, none)
     ]
     np.testing.assert_array_equal(members[0].patterns, members[1].patterns)
@@ -131,17 +133,17 @@ def test_the_gain_must_be_large_and_certain(
     assert is_clear_gain(np.array(gains), MIN_COUPLING_GAIN) is coupled
 
 
-def test_curved_patterns_are_those_of_the_mean_of_visits() -> None:
+def test_staged_patterns_are_those_of_the_mean_of_visits() -> None:
     people = prepare(simulate_followed(0.6))
     (member,) = fit_trajectory_members(
-        people.deal_to_members([0], 0), 2, [0], seed=0, shape="curved", coupled=True
+        people.deal_to_members([0], 0), 2, [0], seed=0, shape="staged", coupled=True
     )
     (mean,) = fit_trajectory_members(
         replace(people, trend=None).deal_to_members([0], 0),
         2,
         [0],
         seed=0,
-        shape="curved",
+        shape="staged",
     )
     assert member.held_out is not None
     assert member.held_out.coupled is False

@@ -16,7 +16,7 @@ def test_the_score_is_a_held_out_likelihood() -> None:
     )
     seen = np.arange(len(X)) % 2 == 0
     models = [
-        ri.DiseaseTrajectories(k, random_state=0, members=1, shape="straight").fit(
+        ri.DiseaseTrajectories(k, random_state=0, members=1, shape="proportional").fit(
             X[seen], y[seen]
         )
         for k in (1, 3)

@@ -100,18 +100,18 @@ def test_sums_of_two_hospitals_give_the_model_of_all_people() -> None:
 def test_interactions_are_found() -> None:
     cohort = simulate_unfolding(last_onset=0.0, n_patients=1_500, interaction=1.0)
     controls, patients = cohort.shifts[cohort.y == 0], cohort.shifts[cohort.y == 1]
-    curved = fit_people("curved", make_true_start(cohort), controls, patients).model
-    model = fit_people("interacting", curved, controls, patients).model
+    staged = fit_people("staged", make_true_start(cohort), controls, patients).model
+    model = fit_people("interacting", staged, controls, patients).model
     assert model.interaction is not None
     assert model.interaction[0, 1] > 0.3
     assert abs(model.interaction[1, 0]) < 0.25
     assert (
         compute_log_likelihood(patients, model).mean()
-        > compute_log_likelihood(patients, curved).mean() + 0.02
+        > compute_log_likelihood(patients, staged).mean() + 0.02
     )
     additive, interacting = (
         pattern_c_index(cohort.z, infer(each, patients)).mean
-        for each in (curved, model)
+        for each in (staged, model)
     )
     assert interacting > additive
 
@@ -146,7 +146,7 @@ def test_interactions_solve_their_regression() -> None:
     np.testing.assert_allclose([found[0, 1], found[1, 0]], expected, rtol=1e-8)
 
 
-def test_common_steps_of_straight_patterns_are_found_and_not_negative() -> None:
+def test_common_steps_of_proportional_patterns_are_found_and_not_negative() -> None:
     rng = np.random.default_rng(0)
     patterns, noise = rng.normal(size=(2, 12)), np.eye(12) + 0.3
     truth = np.array([[0.1, 0.3, 0.2, 0.05, 0.35], [0.3, 0.1, 0.1, 0.4, 0.1]])
@@ -186,7 +186,7 @@ def test_shrinkage_from_sums_is_that_of_scikit_learn() -> None:
     )
 
 
-def test_curves_find_severities_and_order_that_straight_patterns_miss() -> None:
+def test_curves_find_severities_and_order_that_proportional_patterns_miss() -> None:
     cohort = simulate_unfolding(n_patients=600)
     controls, patients, others = (
         cohort.shifts[cohort.y == 0],
@@ -196,21 +196,21 @@ def test_curves_find_severities_and_order_that_straight_patterns_miss() -> None:
     start = make_true_start(cohort)
     fits = {
         shape: fit_people(shape, start, controls, patients).model
-        for shape in ("straight", "curved")
+        for shape in ("proportional", "staged")
     }
     scores = {
         shape: pattern_c_index(cohort.z[:400], infer(model, patients)).mean
         for shape, model in fits.items()
     }
-    assert scores["curved"] > scores["straight"] + 0.015
+    assert scores["staged"] > scores["proportional"] + 0.015
     likelihoods = {
         shape: compute_log_likelihood(others, model).mean()
         for shape, model in fits.items()
     }
-    assert likelihoods["curved"] > likelihoods["straight"] + 0.5
+    assert likelihoods["staged"] > likelihoods["proportional"] + 0.5
     levels = np.linspace(0, 1, 101)
     curves = np.einsum(
-        "qk,mkr->mqr", compute_step_basis(levels[:, None], 5), fits["curved"].steps
+        "qk,mkr->mqr", compute_step_basis(levels[:, None], 5), fits["staged"].steps
     )
     for curve, onsets, regions in zip(
         curves, cohort.onsets, cohort.regions, strict=True
@@ -219,7 +219,7 @@ def test_curves_find_severities_and_order_that_straight_patterns_miss() -> None:
         assert kendalltau((shares > 0.25).argmax(axis=0), onsets).statistic > 0.8
 
 
-def test_straight_patterns_stay_straight_and_are_preferred_where_they_are_true() -> (
+def test_proportional_patterns_stay_proportional_and_are_preferred_where_they_are_true() -> (
     None
 ):
     cohort = simulate_unfolding(last_onset=0.0, n_patients=600)
@@ -229,15 +229,15 @@ def test_straight_patterns_stay_straight_and_are_preferred_where_they_are_true()
         cohort.shifts[550:],
     )
     start = make_true_start(cohort)
-    straight, curved = (
+    proportional, staged = (
         fit_people(shape, start, controls, patients).model
-        for shape in ("straight", "curved")
+        for shape in ("proportional", "staged")
     )
-    for steps in straight.steps:
+    for steps in proportional.steps:
         assert np.linalg.matrix_rank(steps, tol=1e-6 * np.abs(steps).max()) == 1
     assert (
-        compute_log_likelihood(others, straight).mean()
-        > compute_log_likelihood(others, curved).mean()
+        compute_log_likelihood(others, proportional).mean()
+        > compute_log_likelihood(others, staged).mean()
     )
 
 
@@ -245,12 +245,12 @@ def test_held_out_patients_end_the_iterations() -> None:
     cohort = simulate_unfolding(n_controls=60, n_patients=80)
     controls, patients = cohort.shifts[cohort.y == 0], cohort.shifts[cohort.y == 1]
     start = make_true_start(cohort)
-    fit = fit_people("curved", start, controls, patients[:60], patients[60:])
+    fit = fit_people("staged", start, controls, patients[:60], patients[60:])
     assert fit.held_out == pytest.approx(
         compute_log_likelihood(patients[60:], fit.model).mean()
     )
     again = fit_people(
-        "curved", start, controls, patients[:60], n_iterations=fit.n_iterations
+        "staged", start, controls, patients[:60], n_iterations=fit.n_iterations
     )
     np.testing.assert_array_equal(again.model.steps, fit.model.steps)
 
@@ -279,5 +279,7 @@ def test_correlated_severities() -> None:
     shifts[150:] = shifts[rng.integers(150, size=400)]
     for m, regions in enumerate(cohort.regions):
         shifts[150:, regions] -= 3.0 * z[:, [m]]
-    fit = fit_people("straight", make_true_start(cohort), shifts[:150], shifts[150:])
+    fit = fit_people(
+        "proportional", make_true_start(cohort), shifts[:150], shifts[150:]
+    )
     assert fit.model.correlation[0, 1] == pytest.approx(0.7, abs=0.1)

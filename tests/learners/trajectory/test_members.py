@@ -23,7 +23,9 @@ def prepare(cohort: UnfoldingCohort) -> PreparedPeople:
     return PreparedPeople(X=1.0 + 0.1 * cohort.shifts, y=cohort.y)
 
 
-@pytest.mark.parametrize(("last_onset", "shape"), [(0.8, "curved"), (0.0, "straight")])
+@pytest.mark.parametrize(
+    ("last_onset", "shape"), [(0.8, "staged"), (0.0, "proportional")]
+)
 def test_the_right_shape_is_chosen_and_severities_are_found(
     last_onset: float, shape: str
 ) -> None:
@@ -72,7 +74,7 @@ def test_interacting_patterns_are_chosen_where_one_makes_the_other_stronger() ->
     found = InteractingHead.from_arrays(arrays).infer(people.X)
     np.testing.assert_array_equal(found, member.head.infer(people.X))
     (additive,) = fit_trajectory_members(
-        people.deal_to_members([0], 0), 3, [0], seed=0, shape="curved"
+        people.deal_to_members([0], 0), 3, [0], seed=0, shape="staged"
     )
     both = (
         pattern_c_index(simulated.truth, r[people.y == 1]).mean
@@ -101,7 +103,7 @@ def test_a_member_owes_nothing_to_people_whom_it_has_not_seen_and_arrays_keep_it
         ),
     )
     head, other = (
-        fit_trajectory_members([each], 2, [4], seed=1, shape="curved")[0].head
+        fit_trajectory_members([each], 2, [4], seed=1, shape="staged")[0].head
         for each in (dealt, strangers)
     )
     np.testing.assert_array_equal(head.to_arrays()["steps"], other.to_arrays()["steps"])
@@ -117,7 +119,7 @@ def test_a_member_owes_nothing_to_people_whom_it_has_not_seen_and_arrays_keep_it
 def test_curves_of_the_head_are_the_change_that_it_infers() -> None:
     people = prepare(simulate_unfolding())
     head = fit_trajectory_members(
-        people.deal_to_members([0], 0), 2, [0], seed=0, shape="curved"
+        people.deal_to_members([0], 0), 2, [0], seed=0, shape="staged"
     )[0].head
     assert isinstance(head, TrajectoryHead)
     average = people.X[people.y == 0].mean(axis=0, keepdims=True)
@@ -138,7 +140,7 @@ def test_too_few_patients_are_named() -> None:
         fit_trajectory_members(people.deal_to_members([0], 0), 6, [0], seed=0)
 
 
-@pytest.mark.parametrize("shape", ["straight", "interacting"])
+@pytest.mark.parametrize("shape", ["proportional", "interacting"])
 def test_patterns_whose_regions_change_together_are_of_rank_one_after_accelerated_steps(
     shape: str,
 ) -> None:

@@ -32,17 +32,17 @@ def test_a_fit_follows_its_settings() -> None:
     )
     people = rng.normal(size=(40, 4)), rng.normal(size=(40, 4)) - [1.0, 0.5, 0.0, 0.0]
     short = EMSettings(max_steps=3, min_step=0.5)
-    fit = fit_people("straight", start, *people, settings=short)
+    fit = fit_people("proportional", start, *people, settings=short)
     assert fit.n_iterations == 3
     steps = fit.model.common[0]
     assert steps.min() / steps.mean() > 0.4  # 0.5 before the steps are scaled again
-    assert fit_people("straight", start, *people).n_iterations == 40
+    assert fit_people("proportional", start, *people).n_iterations == 40
 
 
 def test_the_model_file_keeps_the_settings(tmp_path: Path) -> None:
     cohort = simulate_few_regions("tiny", seed=0).cohort
     model = ri.fit(
-        cohort, 1, members=5, workers=1, method_settings={"shape": "straight"}
+        cohort, 1, members=5, workers=1, method_settings={"shape": "proportional"}
     )
     model.save(tmp_path / "model.safetensors")
     method = ri.load(tmp_path / "model.safetensors").card.method

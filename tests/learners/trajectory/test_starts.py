@@ -102,7 +102,7 @@ def test_a_local_pattern_beside_a_diffuse_one_is_kept_by_the_mixed_start() -> No
     truth = simulate_mixed_people(seed=1)
     people = prepare(truth)
     chosen, contrastive, diffuse = (
-        fit(people, start, shape="straight")
+        fit(people, start, shape="proportional")
         for start in ("auto", "contrastive", "whole-cohort")
     )
     assert {each.held_out.start for each in chosen if each.held_out} == {"mixed"}
@@ -120,7 +120,7 @@ def test_a_local_pattern_beside_a_diffuse_one_is_kept_by_the_mixed_start() -> No
 
 @pytest.mark.parametrize("start", ["whole-cohort", "mixed"])
 def test_people_are_read_with_independent_severities(start: str) -> None:
-    member = fit(prepare(simulate_diffuse_people()), start, shape="straight")[0]
+    member = fit(prepare(simulate_diffuse_people()), start, shape="proportional")[0]
     assert isinstance(member.head, TrajectoryHead)
     np.testing.assert_array_equal(member.head.correlation, np.eye(2))
 
@@ -178,7 +178,7 @@ def test_simulated_tasks_keep_the_contrastive_start(task: str) -> None:
         y=cohort.is_patient.astype(np.intp),
     )
     for n_patterns in (2, 3, 4):
-        members = fit(people, n_patterns=n_patterns, shape="straight")
+        members = fit(people, n_patterns=n_patterns, shape="proportional")
         assert members[0].held_out is not None
         assert members[0].held_out.start == "contrastive"
 
@@ -187,7 +187,7 @@ def test_simulated_tasks_keep_the_contrastive_start(task: str) -> None:
 def test_permuted_labels_never_take_the_whole_cohort_start(seed: int) -> None:
     people = prepare(simulate_diffuse_people(seed))
     permuted = replace(people, y=np.random.default_rng(seed).permutation(people.y))
-    members = fit(permuted, shape="straight")
+    members = fit(permuted, shape="proportional")
     assert members[0].held_out is not None
     assert members[0].held_out.start == "contrastive"
 
@@ -196,7 +196,9 @@ def test_missing_cells_and_an_unknown_start() -> None:
     truth = simulate_diffuse_people()
     gaps = np.random.default_rng(0).uniform(size=truth.shifts.shape) < 0.03
     people = prepare(truth)
-    members = fit(replace(people, X=np.where(gaps, np.nan, people.X)), shape="straight")
+    members = fit(
+        replace(people, X=np.where(gaps, np.nan, people.X)), shape="proportional"
+    )
     assert members[0].held_out is not None
     assert members[0].held_out.start == "whole-cohort"
     with pytest.raises(InputError, match="start is 'best'"):
@@ -209,7 +211,7 @@ def test_patients_who_vary_less_than_controls_keep_the_contrastive_start() -> No
         X=1.0 + 0.1 * rng.standard_normal((300, 8)), y=np.repeat([0, 1], 150)
     )
     people.X[people.y == 1] = 1.0 + 0.2 * (people.X[people.y == 1] - 1.0)
-    members = fit(people, shape="straight")
+    members = fit(people, shape="proportional")
     assert members[0].held_out is not None
     assert (members[0].held_out.start, members[0].held_out.whole_cohort_loss) == (
         "contrastive",
@@ -269,7 +271,7 @@ def test_weights_of_diffuse_patterns_learnt_again_need_their_own_space() -> None
 
 def test_the_estimator_says_which_start_it_took() -> None:
     truth = simulate_diffuse_people()
-    learner = DiseaseTrajectories(2, random_state=0, shape="straight").fit(
+    learner = DiseaseTrajectories(2, random_state=0, shape="proportional").fit(
         truth.shifts, truth.y
     )
     assert learner.start_ == "whole-cohort"

@@ -13,7 +13,7 @@ from rindices.learners.trajectory.visits import (
     _RowInformation,
     _update_patterns,
     fit_visits,
-    make_straight_model,
+    make_proportional_model,
 )
 from tests.learners.trajectory.helpers import (
     N_REGIONS,
@@ -49,7 +49,7 @@ def test_coupled_patterns_are_closer_to_the_truth_than_those_of_the_mean_of_visi
     controls, patients = make_rows(cohort)
     rng = np.random.default_rng(1)
     wrong = cohort.patterns + rng.normal(0, 0.6, cohort.patterns.shape)
-    start = make_straight_model(wrong, np.eye(N_REGIONS), patients.level)
+    start = make_proportional_model(wrong, np.eye(N_REGIONS), patients.level)
     problem = VisitProblem(controls=controls, patients=patients, start=start)
     (mean,), (coupled,) = (
         fit_visits([problem], 15, coupled=False),
@@ -157,7 +157,7 @@ def test_missing_cells_of_levels_are_modelled() -> None:
     controls, patients = make_rows(simulate_followed(0.6))
     level = patients.level.copy()
     level[::7, 3] = np.nan
-    start = make_straight_model(
+    start = make_proportional_model(
         simulate_followed(0.6).patterns, np.eye(N_REGIONS), patients.level
     )
     (fit,) = fit_visits(

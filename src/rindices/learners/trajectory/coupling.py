@@ -1,4 +1,4 @@
-"""Whether straight patterns are coupled to the change between repeat visits.
+"""Whether proportional patterns are coupled to the change between repeat visits.
 
 They are if that makes the visits of held-out patients clearly more likely.
 
@@ -28,7 +28,7 @@ from rindices.learners.trajectory.visits import (
     VisitProblem,
     VisitRows,
     fit_visits,
-    make_straight_model,
+    make_proportional_model,
 )
 
 MIN_COUPLING_GAIN = 0.3
@@ -42,11 +42,11 @@ and coupling did not help, and above 0.8 where it did.
 
 @dataclass(frozen=True, kw_only=True)
 class VisitFits:
-    """Straight patterns of members with repeat visits.
+    """Proportional patterns of members with repeat visits.
 
     Attributes
     ----------
-    straight : list of TrajectoryFit
+    proportional : list of TrajectoryFit
         Fits of all members.
     coupled : bool
         Whether they are those of coupled visits.
@@ -60,7 +60,7 @@ class VisitFits:
         are seen once.
     """
 
-    straight: list[TrajectoryFit]
+    proportional: list[TrajectoryFit]
     coupled: bool
     gains: list[float]
     from_trends: bool
@@ -77,7 +77,7 @@ def choose_coupling(
     """Return the patterns of repeat visits, coupled if held-out patients are then more
     likely.
     """
-    levels = fit_trajectories(source, problems, "straight", settings=settings)
+    levels = fit_trajectories(source, problems, "proportional", settings=settings)
     posed = [
         own.pose_visits(level.model) for own, level in zip(people, levels, strict=True)
     ]
@@ -92,15 +92,15 @@ def choose_coupling(
             mean._replace(n_iterations=level.n_iterations)
             for mean, level in zip(means, levels, strict=True)
         ]
-    straight, missing = [], []
+    proportional, missing = [], []
     for own, fit in zip(people, fits, strict=True):
         assert own.visits is not None
         held_out = compute_log_likelihood(own.select("unseen", 1), fit.model.level)
         mean = float(held_out.mean()) if len(held_out) else float("nan")
-        straight.append(TrajectoryFit(fit.model.level, fit.n_iterations, mean))
+        proportional.append(TrajectoryFit(fit.model.level, fit.n_iterations, mean))
         missing.append(own.visits.retest_share * fit.model.retest_noise)
     return VisitFits(
-        straight=straight,
+        proportional=proportional,
         coupled=coupled,
         gains=gains.tolist(),
         from_trends=from_trends,
@@ -121,7 +121,7 @@ def fit_coupled(
     Parameters
     ----------
     problems : sequence of VisitProblem
-        One per member, with the straight model of the levels as start.
+        One per member, with the proportional model of the levels as start.
 
     Returns
     -------
@@ -162,14 +162,14 @@ def make_trend_start(
     level: TrajectoryModel,
     settings: EMSettings = DEFAULT_EM_SETTINGS,
 ) -> TrajectoryModel:
-    """Return a straight model of the levels with patterns of the trends alone, by the
-    contrastive learner.
+    """Return a proportional model of the levels with patterns of the trends alone, by
+    the contrastive learner.
     """
     scale = handle_zeros_in_scale(controls.trend.std(axis=0))
     start = solve_people(
         controls.trend / scale, patients.trend / scale, len(level.steps), seed=0
     )
-    return make_straight_model(
+    return make_proportional_model(
         (start.patterns * scale[:, None]).T,
         level.noise,
         np.nan_to_num(patients.level),

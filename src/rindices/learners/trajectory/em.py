@@ -140,7 +140,7 @@ def fit_trajectories(
         Answers questions by sums over people.
     problems : sequence of TrajectoryProblem
         One per member.
-    shape : {'straight', 'curved', 'interacting'}
+    shape : {'proportional', 'staged', 'interacting'}
         Shape of the patterns.
     n_iterations : int or None
         Number of M steps; the largest number if there are held-out patients. By default

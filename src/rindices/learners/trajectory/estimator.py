@@ -1,5 +1,7 @@
 """``DiseaseTrajectories``, the learner of the method ``trajectories``."""
 
+import warnings
+
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray
@@ -11,6 +13,7 @@ from rindices.learners.prepared_people import PreparedPeople, round_members
 from rindices.learners.trajectory.expectation import compute_head_likelihood
 from rindices.learners.trajectory.members import fit_trajectory_members
 from rindices.learners.trajectory.settings import DEFAULT_EM_SETTINGS
+from rindices.old_names import OLD_SHAPES
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 from rindices.selection.agreement import IndexMoments
 from rindices.selection.choose import find_agreeing_members
@@ -32,10 +35,10 @@ class DiseaseTrajectories(Learner):
         Seed of the members' people.
     members : int, default=5
         Number of members, rounded up to whole sets of five folds.
-    shape : {'auto', 'straight', 'curved', 'interacting'}, default='auto'
-        Straight: all regions of a pattern change together. Curved: each in its own
-        stage. Interacting: straight, and the change of a pattern also depends on the
-        severities of the others. ``auto`` chooses by the likelihood of people that
+    shape : {'auto', 'proportional', 'staged', 'interacting'}, default='auto'
+        Proportional: all regions of a pattern change together. Staged: each in its own
+        stage. Interacting: proportional, and the change of a pattern also depends on
+        the severities of the others. ``auto`` chooses by the likelihood of people that
         members have not seen.
     reference : array-like of shape (R, R), default=None
         Correlations of the regions in a reference population of healthy people.
@@ -90,7 +93,11 @@ class DiseaseTrajectories(Learner):
         self.start = start
 
     def _learn(self, regions: FloatArray, patient: BoolArray) -> None:
-        if self.shape not in ("auto", *SHAPES):
+        shape = OLD_SHAPES.get(self.shape, self.shape)
+        if shape != self.shape:
+            text = f"shape={self.shape!r} is now shape={shape!r}"
+            warnings.warn(text, FutureWarning, stacklevel=3)
+        if shape not in ("auto", *SHAPES):
             raise InputError(
                 f"shape is {self.shape!r}; give one of auto, {', '.join(SHAPES)}."
             )
@@ -113,7 +120,7 @@ class DiseaseTrajectories(Learner):
             int(self.n_patterns),
             numbers,
             seed,
-            self.shape,
+            shape,
             start=self.start,
         )
         indices = [member.head.infer(people.X[patient]) for member in self.members_]

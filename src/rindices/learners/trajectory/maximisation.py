@@ -67,7 +67,7 @@ def update_model(
         Sums of the E step.
     rho : float
         Prior correlation between the steps of different severities in a region; 1 for
-        straight patterns.
+        proportional patterns.
     momentum : float
         How far to go on in the direction of the last step.
     target : ReferenceTarget or None
@@ -123,7 +123,7 @@ def update_curves(
 ) -> tuple[TrajectoryModel, FloatArray]:
     """Return the model with updated steps, and variances tau (M, R).
 
-    Straight patterns also get new common steps.
+    Proportional patterns also get new common steps.
     """
     if rho == 1.0:
         common = update_common_steps(model, cross, gram, settings)
@@ -258,7 +258,7 @@ def update_common_steps(
     gram: FloatArray,
     settings: EMSettings = DEFAULT_EM_SETTINGS,
 ) -> FloatArray:
-    """Return the most likely common steps d (M, K) of straight patterns.
+    """Return the most likely common steps d (M, K) of proportional patterns.
 
     With the steps d D' and the change D of each region, the people tell of d what the
     observation F^-1 U w / (D'w) would, where w = C^-1 D. No step is negative.

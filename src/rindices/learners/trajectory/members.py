@@ -62,7 +62,7 @@ def fit_trajectory_members(
         ``auto``: the shape under which the patients that members have not seen are
         more likely, on average.
     coupled : bool or None
-        Whether to couple repeat visits in straight patterns (`visits`). By default,
+        Whether to couple repeat visits in proportional patterns (`visits`). By default,
         if patients that members have not seen are then more likely. Without trends,
         or with few people who have several visits, the mean of visits is fitted.
     start : str
@@ -88,7 +88,7 @@ def fit_trajectory_members(
             model = replace(model, noise=model.noise + visits.missing_noise[k])
             held_out = replace(
                 held_out,
-                coupled=visits.coupled and fitted.shape == "straight",
+                coupled=visits.coupled and fitted.shape == "proportional",
                 coupling_gain=visits.gains[k],
                 from_trends=visits.from_trends,
             )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-CURVED = "curved"
+STAGED = "staged"
 INTERACTING = "interacting"
 
 
@@ -18,7 +18,7 @@ class EMSettings:
     Attributes
     ----------
     max_steps : int
-        Largest number of M steps for straight and curved patterns.
+        Largest number of M steps for proportional and staged patterns.
     max_interacting_steps : int
         Largest number of M steps for interacting patterns, which converge slowly.
     min_gain : float
@@ -33,9 +33,9 @@ class EMSettings:
         them.
     max_momentum : float
         Largest factor by which an M step goes on in the direction of the last one.
-    curved_correlation : float
+    staged_correlation : float
         rho, the prior correlation between the steps of different severities in a region
-        of a curved pattern. It is 1 for straight and interacting patterns.
+        of a staged pattern. It is 1 for proportional and interacting patterns.
     max_variance_change : float
         Largest factor by which the prior variance tau of a region changes in one step.
     min_variance : float
@@ -69,7 +69,7 @@ class EMSettings:
     interacting_patience: int = 10
     min_interaction: float = 0.1
     max_momentum: float = 0.8
-    curved_correlation: float = 0.9
+    staged_correlation: float = 0.9
     max_variance_change: float = 10.0
     min_variance: float = 1e-10
     min_eigenvalue: float = 1e-8
@@ -88,7 +88,7 @@ class EMSettings:
 
     def get_step_correlation(self, shape: str) -> float:
         """Return rho for patterns of a shape."""
-        return self.curved_correlation if shape == CURVED else 1.0
+        return self.staged_correlation if shape == STAGED else 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as the model file keeps them."""

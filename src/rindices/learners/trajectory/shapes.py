@@ -1,4 +1,4 @@
-"""Which shape the patterns have: straight, curved or interacting.
+"""Which shape the patterns have: proportional, staged or interacting.
 
 Each shape is fitted, and the likelihood of held-out patients decides. The choice is the
 same for all members of a set.
@@ -29,9 +29,9 @@ MAX_INTERACTING_PATTERNS = 4
 
 
 PATH_BY_SHAPE = {
-    "straight": ("straight",),
-    "curved": ("curved",),
-    "interacting": ("curved", "interacting"),
+    "proportional": ("proportional",),
+    "staged": ("staged",),
+    "interacting": ("staged", "interacting"),
 }
 
 
@@ -52,22 +52,22 @@ def fit_shapes(
     people: PeopleSource,
     problems: Sequence[TrajectoryProblem],
     shapes: Sequence[str],
-    straight: Sequence[TrajectoryFit] | None = None,
+    proportional: Sequence[TrajectoryFit] | None = None,
     settings: EMSettings = DEFAULT_EM_SETTINGS,
 ) -> list[dict[str, TrajectoryFit]]:
     """Return the fit of each shape to the people of each member; interacting patterns
-    start from curved ones.
+    start from staged ones.
 
     Where all shapes are compared, interactions are given up if the held-out patients of
-    the first member do not gain by them. ``straight`` are straight patterns, if they
-    are fitted already, as those of coupled visits. In patterns that unfold, the regions
-    that change between two visits depend on the severity, so these are fitted to the
-    mean of visits.
+    the first member do not gain by them. ``proportional`` are proportional patterns, if
+    they are fitted already, as those of coupled visits. In patterns that unfold, the
+    regions that change between two visits depend on the severity, so these are fitted
+    to the mean of visits.
     """
     additive = [
         shape
         for shape in shapes
-        if shape != "interacting" and (shape != "straight" or straight is None)
+        if shape != "interacting" and (shape != "proportional" or proportional is None)
     ]
     results = people.run_together(
         [
@@ -76,12 +76,12 @@ def fit_shapes(
         ]
     )
     by_shape = dict(zip(additive, results, strict=True))
-    if straight is not None and "straight" in shapes:
-        by_shape["straight"] = list(straight)
+    if proportional is not None and "proportional" in shapes:
+        by_shape["proportional"] = list(proportional)
     if "interacting" in shapes:
         problems = [
             replace(each, start=fit.model)
-            for each, fit in zip(problems, by_shape["curved"], strict=True)
+            for each, fit in zip(problems, by_shape["staged"], strict=True)
         ]
         gain = np.inf
         if len(shapes) == len(SHAPES) and len(problems) > 1:
@@ -106,14 +106,14 @@ def fit_and_choose(
     problems: Sequence[TrajectoryProblem],
     shape: str,
     n_patterns: int,
-    straight: Sequence[TrajectoryFit] | None = None,
+    proportional: Sequence[TrajectoryFit] | None = None,
     settings: EMSettings = DEFAULT_EM_SETTINGS,
 ) -> tuple[str, list[dict[str, TrajectoryFit]]]:
     """Return the shape that a set of members has, and the fits of each member; see
     `fit_shapes`.
     """
     fits = fit_shapes(
-        people, problems, list_shapes(shape, n_patterns), straight, settings
+        people, problems, list_shapes(shape, n_patterns), proportional, settings
     )
     chosen = (
         choose_shape([get_held_out(fit, SHAPES[0]) for fit in fits])

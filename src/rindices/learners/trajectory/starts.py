@@ -221,8 +221,8 @@ def _get_loss(losses: FloatArray | None, member: int) -> float | None:
 
 
 FitVisits = Callable[[Sequence[TrajectoryProblem]], "VisitFits | None"]
-"""Fits straight patterns to all visits of the people of members; none without repeat
-visits.
+"""Fits proportional patterns to all visits of the people of members; none without
+repeat visits.
 """
 
 
@@ -266,8 +266,8 @@ def fit_from_best_start(
 
     def fit_all(problems: Sequence[TrajectoryProblem], name: str) -> MemberFits:
         visits = fit_visits(problems)
-        straight = None if visits is None else visits.straight
-        details = straight, settings
+        proportional = None if visits is None else visits.proportional
+        details = proportional, settings
         chosen, fits = fit_and_choose(people, problems, shape, n_patterns, *details)
         return MemberFits(start=name, shape=chosen, fits=fits, visits=visits)
 

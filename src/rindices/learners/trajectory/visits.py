@@ -8,7 +8,7 @@ contrast between later and earlier visits, with weights of sum 0 and norm 1. It 
 of e, which is by far the larger part of the variation between people. Severities that
 do not fall make the severities of the trend positive.
 
-Both rows have the model of straight patterns (`model`), with common
+Both rows have the model of proportional patterns (`model`), with common
 steps, copula and noise of their own, and the same patterns D. The M step for D adds the
 information of both rows, each in the metric of its own noise. People enter through the
 same sums as with one visit. Shape letters: N people, R regions, M patterns, K steps.
@@ -111,7 +111,7 @@ class VisitModel(NamedTuple):
         noise = estimate_covariance(controls.trend / scale)
         return cls(
             level,
-            make_straight_model(
+            make_proportional_model(
                 level.patterns / scale, noise, patients.trend / scale, settings
             ),
             scale,
@@ -146,13 +146,13 @@ class VisitFit(NamedTuple):
     held_out: float = float("nan")
 
 
-def make_straight_model(
+def make_proportional_model(
     patterns: FloatArray,
     noise: FloatArray,
     patients: FloatArray,
     settings: EMSettings = DEFAULT_EM_SETTINGS,
 ) -> TrajectoryModel:
-    """Return a straight model of patterns (M, R), with the distribution of the
+    """Return a proportional model of patterns (M, R), with the distribution of the
     severities of patients (N, R).
     """
     is_negative = (patients @ compute_severity_weights(patterns.T, noise)).mean(
@@ -187,8 +187,8 @@ def compute_common_steps(
 
 @dataclass(frozen=True, kw_only=True)
 class VisitProblem:
-    """All visits of the people of one member, and a straight model of the levels from
-    which EM begins.
+    """All visits of the people of one member, and a proportional model of the levels
+    from which EM begins.
 
     Attributes
     ----------
