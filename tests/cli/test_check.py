@@ -632,6 +632,7 @@ def test_json_has_the_documented_keys(tmp_path: Path) -> None:
         "patients",
         "regions",
         "covariates",
+        "unused",
         "problems",
     } <= set(value)
     assert (value["format"], value["people"], value["controls"], value["patients"]) == (
@@ -640,9 +641,20 @@ def test_json_has_the_documented_keys(tmp_path: Path) -> None:
         80,
         100,
     )
-    assert {"severity", "what", "where", "cure", "code", "offenders"} <= set(
+    assert {"severity", "what", "where", "cure", "code", "offenders", "block"} <= set(
         value["problems"][0]
     )
+
+
+def test_json_names_unused_columns_with_the_reason(tmp_path: Path) -> None:
+    people = muse_volumes().assign(tau=1.0, Genotype="e3")
+    people.to_csv(tmp_path / "v.csv", index=False)
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "v.csv"), "--json"])
+    unused = {
+        each["column"]: each["reason"] for each in json.loads(done.stdout)["unused"]
+    }
+    assert {"tau", "Genotype"} <= set(unused)
+    assert all(unused.values())
 
 
 def test_json_of_a_broken_file_is_json_too(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 where the user says so.
 """
 
+import json
 import logging
 import os
 from dataclasses import replace
@@ -49,6 +50,13 @@ def tables(people: People, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         ),
         "shifted": write(people.change(rows, shifted), folder, "shifted"),
     }
+
+
+def test_json_names_the_block(tables: dict[str, Path]) -> None:
+    result = run("check", tables["scaled"], *GROUPS, "--json")
+    problems = json.loads(result.stdout)["problems"]
+    (block,) = [each["block"] for each in problems if each["code"] == "suspect_factor"]
+    assert "B" in block
 
 
 def test_check_and_fit_say_nothing_of_a_sound_table(tables: dict[str, Path]) -> None:

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -88,8 +88,16 @@ def check(
             "region_names",
         ]
         values = {name: getattr(result, name) for name in names}
-        problems = [problem.as_dict() for problem in result.problems]
-        print_json(values | {"ready": _is_ready(result), "problems": problems})
+        unused = [
+            {"column": name, "reason": reason}
+            for reason, columns in result.unused.items()
+            for name in columns
+        ]
+        problems = [_describe_problem(problem) for problem in result.problems]
+        print_json(
+            values
+            | {"ready": _is_ready(result), "unused": unused, "problems": problems}
+        )
     else:
         _print_result(result, show_all or not sys.stdout.isatty())
     if report is not None:
@@ -99,6 +107,16 @@ def check(
         write_check_page(report, facts, result.problems, result.unused, result.blocks)
         typer.echo(f"{report} written; it shows values of single people", err=True)
     raise typer.Exit(0 if result.ok else 1)
+
+
+def _describe_problem(problem: Problem) -> dict[str, Any]:
+    """Return a problem for JSON; ``block`` names the rows of a block that looks
+    wrong.
+    """
+    from rindices.tables.checks.report import SUSPECT_CODES
+
+    is_block = problem.code in SUSPECT_CODES
+    return problem.as_dict() | {"block": problem.listing or None if is_block else None}
 
 
 def _print_result(result: "ValidationResult", is_complete: bool) -> None:
