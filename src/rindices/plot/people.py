@@ -466,13 +466,13 @@ def site_effects(study: Study | pd.DataFrame, ax: Axes | None = None) -> Axes:
             PATIENT_COLOUR if group == PATIENT else CONTROL_COLOUR
             for group in indices["group"]
         ]
-        spots = np.arange(2, len(labels))
-        panel.scatter(100 * indices["after"], spots, s=16, c=colours, zorder=3)
+        rows = np.arange(2, len(labels))
+        panel.scatter(100 * indices["after"], rows, s=16, c=colours, zorder=3)
         panel.axvline(0.0, color=MUTED_COLOUR, lw=0.8, ls="--")
         panel.set_yticks(range(len(labels)), labels)
         panel.tick_params(axis="y", length=0)
         beside = panel.secondary_yaxis("right")
-        beside.set_yticks(spots, [_format_p(p) for p in indices["p"]])
+        beside.set_yticks(rows, [_format_p(p) for p in indices["p"]])
         beside.tick_params(length=0)
         beside.spines[:].set_visible(False)
         panel.set_ylim(len(labels) - 0.4, -0.6)
