@@ -171,28 +171,13 @@ def change_per_year(
         If visits are duplicated, or nobody has two visits at different times.
     """
     findings, names = Findings(), tidy.find_index_columns(visits)
-    used = tidy.check_columns(visits, [time], "time")
-    used = [*used, *tidy.check_columns(visits, covariates, "covariates")]
-    visits = tidy.exclude_missing_codes(
-        visits, list(dict.fromkeys(used)), missing_codes
-    )
+    visits = _exclude_missing_codes(visits, time, covariates, missing_codes)
     visits, years = _select_usable_visits(
         visits, _convert_to_years(visits[time]), names, findings
     )
-    person, ids = pd.factorize(visits[ID])
-    is_first, is_last = (
-        ~visits[ID].duplicated(keep=end).to_numpy() for end in ("first", "last")
-    )
-    elapsed = years - years[is_first][person]
-    measured = slopes.Visits(
-        values=visits[names].to_numpy(dtype=float),
-        time=elapsed,
-        person=person,
-        n_people=len(ids),
-    )
-    labels = np.full(len(ids), _EVERYONE, dtype=object)
-    if GROUP in visits:
-        labels = visits[GROUP].to_numpy()[is_first]
+    measured = _measure(visits, years, names)
+    people = _tabulate_people(visits, measured, names)
+    labels = people[GROUP].to_numpy()
     _check_repeated(measured.lines.is_repeated, labels, findings)
     visit_noise = _estimate_visit_noise(measured.lines, findings)
     noise, freedom, from_residuals = visit_noise
@@ -201,21 +186,16 @@ def change_per_year(
         retest = slopes.estimate_retest_error(
             measured.take(labels == CONTROL)
         ).set_axis(pd.Index(names, name="index"))
-    number = measured.lines.visits.astype(int)
-    people = pd.DataFrame({ID: ids, GROUP: labels, "visits": number})
-    people["years"] = elapsed[is_last]
-    people[[f"{name}_change" for name in names]] = (
-        measured.values[is_last] - measured.values[is_first]
-    )
     estimated, table = _estimate_by_group(measured, people, names, visit_noise, retest)
     _report_two_stages(estimated, names, findings)
     if retest is not None:
         retest = _count_beyond_noise(retest, table, names)
-        at_first_visit = visits[is_first][list(covariates)].set_axis(ids)
+        first_visits = visits[~visits[ID].duplicated()]
+        at_first_visit = first_visits[list(covariates)].set_axis(people[ID].to_numpy())
         groups = _compare_groups(measured, labels, at_first_visit, estimated, findings)
         groups.insert(0, "index", names)
     sizes = _size_trials(names, estimated, trial or TrialDesign())
-    courses = visits[[ID, *names]].assign(years=elapsed)
+    courses = visits[[ID, *names]].assign(years=measured.time)
     return YearlyChange(
         table=table,
         visits=courses,
@@ -283,6 +263,55 @@ def _convert_to_years(values: pd.Series) -> FloatArray:
         )
     days = (dates - dates.min()) / pd.Timedelta(days=1)
     return np.asarray(days.to_numpy(dtype=float) / 365.25)
+
+
+def _measure(
+    visits: pd.DataFrame, years: FloatArray, names: list[str]
+) -> slopes.Visits:
+    """Return the R-indices of visits, with the time since the first one of the
+    person.
+    """
+    person, ids = pd.factorize(visits[ID])
+    is_first = ~visits[ID].duplicated().to_numpy()
+    return slopes.Visits(
+        values=visits[names].to_numpy(dtype=float),
+        time=years - years[is_first][person],
+        person=person,
+        n_people=len(ids),
+    )
+
+
+def _tabulate_people(
+    visits: pd.DataFrame, measured: slopes.Visits, names: list[str]
+) -> pd.DataFrame:
+    """Return the group of each person, the number of visits, the years between the
+    first and the last one, and the change between them.
+    """
+    is_first, is_last = (
+        ~visits[ID].duplicated(keep=end).to_numpy() for end in ("first", "last")
+    )
+    people = pd.DataFrame({ID: visits.loc[is_first, ID].to_numpy()})
+    people[GROUP] = (
+        visits.loc[is_first, GROUP].to_numpy() if GROUP in visits else _EVERYONE
+    )
+    people["visits"] = measured.lines.visits.astype(int)
+    people["years"] = measured.time[is_last]
+    changes = measured.values[is_last] - measured.values[is_first]
+    people[[f"{name}_change" for name in names]] = changes
+    return people
+
+
+def _exclude_missing_codes(
+    visits: pd.DataFrame, time: str, covariates: Sequence[str], codes: Sequence[str]
+) -> pd.DataFrame:
+    """Return the visits with the codes for missing of time and covariates as missing;
+    refuse columns that are not there.
+    """
+    used = [
+        *tidy.check_columns(visits, [time], "time"),
+        *tidy.check_columns(visits, covariates, "covariates"),
+    ]
+    return tidy.exclude_missing_codes(visits, list(dict.fromkeys(used)), codes)
 
 
 def _select_usable_visits(

@@ -165,12 +165,8 @@ def predict_outcome(
     own = [_estimate_effects(*models, joint) for joint in (False, True)]
     effects = pd.concat(own, ignore_index=True)
     _report_failed_effects(effects, findings)
-    sets = {
-        "covariates": np.zeros((len(severity), 0)),
-        "R-indices and covariates": severity.to_numpy(),
-    }
-    if regions is not None:
-        sets[_REGIONS] = regions.to_numpy(dtype=float)[complete]
+    used_regions = None if regions is None else regions.loc[complete]
+    sets = _list_predictors(severity, used_regions)
     concordance = outcome_models.compare_predictors(
         outcome, design, sets, _REGIONS, seed
     )
@@ -181,6 +177,19 @@ def predict_outcome(
         survival=survival,
         problems=findings,
     )
+
+
+def _list_predictors(
+    severity: pd.DataFrame, regions: pd.DataFrame | None
+) -> dict[str, FloatArray]:
+    """Return the predictors (N, K) that are compared, each beside the covariates."""
+    sets = {
+        "covariates": np.zeros((len(severity), 0)),
+        "R-indices and covariates": severity.to_numpy(),
+    }
+    if regions is not None:
+        sets[_REGIONS] = regions.to_numpy(dtype=float)
+    return sets
 
 
 def _check_event(observed: BoolArray, name: str, has_time: bool) -> None:

@@ -105,26 +105,17 @@ def apply(
 
     data = get_table_values(context)
     on_outlier = data.get("on_outlier") or "model"
-    for option, value, choices in (
-        ("--on-missing", on_missing, ("model", "drop", "error")),
-        ("--on-outlier", on_outlier, ("model", "keep", "error")),
-        ("--new-sites", new_sites, ("refuse", "controls")),
-    ):
-        if value not in choices:
-            *first, last = choices
-            cure = f"give {', '.join(first)} or {last}"
-            raise typer.BadParameter(cure, param_hint=option)
+    _check_choice("--on-missing", on_missing, "model", "drop", "error")
+    _check_choice("--on-outlier", on_outlier, "model", "keep", "error")
+    _check_choice("--new-sites", new_sites, "refuse", "controls")
     scores = _locate_scores(layout, out)
     out = out if scores is None else scores.with_name(DETAILS)
     learn_sites = new_sites == "controls"
     in_chunks = (
         not learn_sites and len(tables) == 1 and list_table_files(tables[0]) is not None
     )
-    inputs = [
-        model,
-        *tables,
-        *([Path(data["participants"])] if "participants" in data else []),
-    ]
+    listed = Path(data["participants"]) if "participants" in data else None
+    inputs = [model, *tables, *([] if listed is None else [listed])]
     for path in (out,) if scores is None else (out, scores):
         _check_output_path(path, inputs, in_chunks)
     fitted = load(model)
@@ -141,21 +132,43 @@ def apply(
         result = _apply_in_memory(fitted, request, out, least_controls, centiles)
     problems = _list_problems(result.problems, model, out)
     if scores is not None:
-        listed = Path(data["participants"]) if "participants" in data else None
         number = write_scores(out, scores, listed)
         problems += note_viewer(fitted.card.name, number)
     print_problems(problems)
-    values: dict[str, Any] = {"people": result.people, "visits": result.counted[0]}
-    values |= {"outside_training_range": result.counted[1], "out": str(out)}
-    values |= {} if scores is None else {"scores": str(scores)}
+    values = _collect_values(result, out, scores) | {"scale": scale}
     private = f"{out} holds values of single people and is not readable by others"
     read = "" if scores is None else f"{scores} is what the viewer of NiChart reads\n"
     text = f"{_describe_result(result, out, fitted.card.compared_with)}\n{read}{private}\n{scale}"
-    values |= {"rows_per_second": round(result.rows_per_second), "scale": scale}
     if centiles and fitted.card.healthy is not None:
         meaning = describe_centiles(fitted.card.healthy)
         text, values = f"{text}\n{meaning}", values | {"centiles": meaning}
     print_result(as_json, values, text, err=True)
+
+
+def _collect_values(
+    result: "StreamResult", out: Path, scores: Path | None
+) -> dict[str, Any]:
+    """Return the numbers and files of a run, for ``--json``."""
+    n_people, n_outside = result.counted[:2]
+    files = {"out": str(out)} | ({} if scores is None else {"scores": str(scores)})
+    speed = {"rows_per_second": round(result.rows_per_second)}
+    return (
+        {
+            "people": result.people,
+            "visits": n_people,
+            "outside_training_range": n_outside,
+        }
+        | files
+        | speed
+    )
+
+
+def _check_choice(option: str, value: str, *choices: str) -> None:
+    """Refuse a value of an option that is none of its choices."""
+    if value not in choices:
+        *first, last = choices
+        cure = f"give {', '.join(first)} or {last}"
+        raise typer.BadParameter(cure, param_hint=option)
 
 
 def _list_covariates(fitted: "FittedModel", centiles: bool) -> tuple[str, ...]:

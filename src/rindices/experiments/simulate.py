@@ -37,6 +37,9 @@ NEW_CONTROLS, NEW_PATIENTS = 8, 12  # of the people who are in no fit
 # added to the number of a random stream, so that new people are others than those of
 # the cohort
 _NEW_STREAM = 20
+_NEW_PEOPLE_OF_TABLE = (
+    "new people cannot be drawn from a table: leave out healthy or new_people."
+)
 _CONTROL_SHARE = 0.4  # share of a user's healthy people who stay controls
 _MIN_VOLUME_SHARE = (
     0.01  # lower limit of a volume after site effects, as a share of the region's mean
@@ -143,22 +146,15 @@ def simulate_cohort(
     ['participant_id', 's1', 's2', 's3']
     """
     spec = resolve_task(task)
-    if new_people and healthy is not None:
-        raise SimulationError(
-            "new people cannot be drawn from a table: leave out healthy or new_people."
-        )
     is_organs = spec.organs and healthy is None and reference is None
-    generator = reference or (
-        generators.load_organ_reference() if is_organs else generators.load_reference()
-    )
+    generator = reference or _load_reference(is_organs)
     drawn = draw_people(spec, seed, healthy, generator, new_people)
     volumes, people, patient = drawn.volumes, drawn.people, drawn.patient
     # one random stream per purpose, so that adding sites does not change the severities
     disease_rng, site_rng = make_streams(seed, (1, 2), new_people)
     severities = spec.draw_severities(int(patient.sum()), disease_rng)
     base = volumes.to_numpy(dtype=float)
-    if rates is None:
-        rates = np.full(base.shape[1], spec.rate)
+    rates = np.full(base.shape[1], spec.rate) if rates is None else rates
     disease = Disease(spec, drawn.patterns, rates)
     own = generator if healthy is None else None
     measured = _shrink(drawn, disease, severities, own, disease_rng)
@@ -166,21 +162,14 @@ def simulate_cohort(
         draw = partial(
             SiteEffects.draw, sites=sites, shift=site_shift, scale=site_scale
         )
-        # new people are at the sites of the cohort
-        cohort = (
-            draw_people(spec, seed, None, generator).volumes if new_people else None
-        )
+        cohort = _draw_volumes(spec, seed, generator) if new_people else None
         effects, site = _place_at_sites(draw, base, cohort, seed, site_rng)
         measured = effects.apply(measured, site)
         people[SITE] = [f"site{number + 1}" for number in site]
-    source, unit = "table" if reference else "dlmuse", "mm3"
-    if healthy is not None:
-        source, unit = healthy.source, healthy.unit
-    elif is_organs:
+    if is_organs:
         measured = generators.express_features(measured)
-        source, unit = "table", FEATURE_UNIT
-    elif reference is None:
-        measured = measured.round(2)
+    source, unit = _name_source(healthy, is_organs, reference is not None)
+    measured = measured.round(2) if source == "dlmuse" and healthy is None else measured
     changes, onsets = disease.describe(volumes.columns, is_organs)
     return SimulatedCohort(
         cohort=Cohort(
@@ -190,7 +179,7 @@ def simulate_cohort(
             source=source,
             unit=unit,
         ),
-        severities=_tabulate_severities(severities, people.loc[patient, ID]),
+        severities=tabulate_severities(severities, people.loc[patient, ID]),
         patterns=changes,
         onsets=onsets,
     )
@@ -214,6 +203,31 @@ def _shrink(
     return volumes
 
 
+def _draw_volumes(
+    spec: SimulationTask, seed: int, generator: generators.HealthyGenerator
+) -> pd.DataFrame:
+    """Return the volumes of a cohort, whose sites new people are at."""
+    return draw_people(spec, seed, None, generator).volumes
+
+
+def _load_reference(is_organs: bool) -> generators.HealthyGenerator:
+    """Return the generator of healthy people that comes with the package."""
+    if is_organs:
+        return generators.load_organ_reference()
+    return generators.load_reference()
+
+
+def _name_source(
+    healthy: Cohort | None, is_organs: bool, has_reference: bool
+) -> tuple[str, str]:
+    """Return the format and the unit of a simulated cohort."""
+    if healthy is not None:
+        return healthy.source, healthy.unit
+    if is_organs:
+        return "table", FEATURE_UNIT
+    return "table" if has_reference else "dlmuse", "mm3"
+
+
 def _place_at_sites(
     draw: "Callable[..., SiteEffects]",
     base: FloatArray,
@@ -232,7 +246,7 @@ def _place_at_sites(
     return effects, rng.integers(len(effects.shifts), size=len(base))
 
 
-def _tabulate_severities(severities: FloatArray, ids: pd.Series) -> pd.DataFrame:
+def tabulate_severities(severities: FloatArray, ids: pd.Series) -> pd.DataFrame:
     """Return true severities (N, M) as a table."""
     names = [f"s{k + 1}" for k in range(severities.shape[1])]
     truth = pd.DataFrame(severities, columns=names)
@@ -478,6 +492,23 @@ class DrawnPeople:
     patterns: list[IntArray]
 
 
+def _select_healthy(healthy: Cohort) -> Cohort:
+    """Return the people of a table who can become patients: its controls if it has any,
+    with one scan each.
+    """
+    if healthy.unit == "standardised":
+        raise SimulationError(
+            "the table is standardised, and a z-score cannot shrink by a fraction: give volumes."
+        )
+    chosen = healthy.take(healthy.is_control) if healthy.n_controls else healthy
+    chosen = chosen.take(~chosen.people[ID].duplicated().to_numpy())
+    if len(chosen) < 10:
+        raise SimulationError(
+            f"{len(chosen)} healthy people are too few to simulate patients: give at least 10."
+        )
+    return chosen
+
+
 def draw_people(
     task: SimulationTask,
     seed: int,
@@ -493,18 +524,9 @@ def draw_people(
         np.random.default_rng([seed, 3]),
     )
     if healthy is not None:
-        if healthy.unit == "standardised":
-            raise SimulationError(
-                "the table is standardised, and a z-score cannot shrink by a share: give volumes."
-            )
-        chosen = healthy.take(healthy.is_control) if healthy.n_controls else healthy
-        chosen = chosen.take(
-            ~chosen.people[ID].duplicated().to_numpy()
-        )  # one scan per person
-        if len(chosen) < 10:
-            raise SimulationError(
-                f"{len(chosen)} healthy people are too few to simulate patients: give at least 10."
-            )
+        if new_people:
+            raise SimulationError(_NEW_PEOPLE_OF_TABLE)
+        chosen = _select_healthy(healthy)
         number, n_controls = len(chosen), round(_CONTROL_SHARE * len(chosen))
         people = chosen.people.drop(columns=[GROUP, SESSION], errors="ignore").copy()
         volumes, covariates = chosen.volumes, chosen.covariates

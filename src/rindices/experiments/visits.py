@@ -136,9 +136,8 @@ def simulate_visits(
     severities[patient] = spec.draw_severities(int(patient.sum()), disease_rng) * (
         1 - (plan.uniform_growth or 0)
     )
-    growth = np.where(
-        patient[:, None], _draw_growth(severities.shape, plan, course_rng), 0.0
-    )
+    growth = _draw_growth(severities.shape, plan, course_rng)
+    growth[~patient] = 0.0
     person, visit, years = _draw_schedule(len(people), plan, course_rng)
     # severities at each visit (V, M) and volumes with ageing, before disease
     current = np.clip(severities[person] + growth[person] * years[:, None], 0, 1)
@@ -148,10 +147,8 @@ def simulate_visits(
     measured *= _draw_losses(disease, current, patient, person, visit, disease_rng)
     # regions of new people are as noisy as those of the cohort
     fraction_rng = np.random.default_rng([seed, 11]) if new_people else noise_rng
-    noise = draw_noise_fractions(measured.shape[1], fraction_rng)
     variance = np.diag(reference.residual_covariance)
-    # noise is a fraction f of the variance of a visit with noise: f = n^2 / (v + n^2)
-    deviations = np.sqrt(variance * noise / (1 - noise))
+    deviations = _draw_noise_deviations(variance, fraction_rng)
     pairs = _pair_sides(volumes.columns)
     measured *= np.exp(draw_retest_noise(deviations, pairs, len(person), noise_rng))
     sessions = _tabulate_sessions(people, covariates, person, visit, years)
@@ -165,15 +162,32 @@ def simulate_visits(
         patterns=changes,
         onsets=onsets,
     )
-    growth_frame = pd.DataFrame(growth[patient], columns=names)
-    growth_frame.insert(0, ID, people.loc[patient, ID].to_numpy())
-    end, event = _draw_events(severities, growth, plan, event_rng)
+    rates = simulate.tabulate_severities(growth[patient], people.loc[patient, ID])
+    events = _draw_events(severities, growth, plan, event_rng)
+    outcomes = _tabulate_outcomes(people, covariates, *events)
+    return SimulatedVisits(
+        simulated=simulated, sessions=sessions, rates=rates, outcomes=outcomes
+    )
+
+
+def _draw_noise_deviations(
+    variance: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """Return the standard deviation (R,) of the noise of a visit.
+
+    It is a fraction f of the variance of a visit with noise: f = n^2 / (v + n^2).
+    """
+    fraction = draw_noise_fractions(len(variance), rng)
+    return np.sqrt(variance * fraction / (1 - fraction))
+
+
+def _tabulate_outcomes(
+    people: pd.DataFrame, covariates: pd.DataFrame, end: FloatArray, event: BoolArray
+) -> pd.DataFrame:
+    """Return the years that each person was observed, and whether the event came."""
     outcomes = pd.concat([people[[ID, GROUP]], covariates], axis=1)
     outcomes = outcomes.reset_index(drop=True)
-    outcomes = outcomes.assign(years=end.round(3), event=event.astype(int))
-    return SimulatedVisits(
-        simulated=simulated, sessions=sessions, rates=growth_frame, outcomes=outcomes
-    )
+    return outcomes.assign(years=end.round(3), event=event.astype(int))
 
 
 def _tabulate_sessions(

@@ -477,18 +477,7 @@ def write_model(model: ModelContent, path: Path) -> None:
 def read_model(path: Path, kind: type[AnyModel]) -> AnyModel:
     """Return the model in a file."""
     content = rename_method(read_metadata(path))
-    schema = content.get("schema")
-    if type(schema) is int and schema > SCHEMA_VERSION:
-        what = f"schema {schema} is newer than what rindices {__version__} reads"
-        raise ModelError(
-            Problem(
-                severity=Severity.ERROR,
-                what=what,
-                where=path.name,
-                cure="Update rindices",
-                code=ProblemCode.NEWER_FILE,
-            )
-        )
+    _check_schema(path.name, content.get("schema"))
     metadata = parse_metadata(path, content, ModelMetadata)
     card = parse_metadata(
         path, {key: content[key] for key in content if key not in MODEL_KEYS}, ModelCard
@@ -498,19 +487,7 @@ def read_model(path: Path, kind: type[AnyModel]) -> AnyModel:
     for name, array in arrays.items():
         prefix, _, rest = name.partition(".")
         parts[prefix][rest] = array
-    training, intervals = parts.get("training"), parts.get("intervals")
-    if intervals and (
-        what := find_interval_fault(
-            intervals["low"], intervals["middle"], intervals["high"]
-        )
-    ):
-        raise make_damage_error(path.name, f"intervals.middle {what}")
-    centiles = CentileReference(**parts["centiles"]) if "centiles" in parts else None
-    if centiles is not None:
-        if card.healthy is None:
-            raise make_damage_error(path.name, "centiles need the record healthy")
-        if fault := centiles.find_fault():
-            raise make_damage_error(path.name, f"centiles.{fault}")
+    training = parts.get("training")
     head_kind = HEADS_BY_KIND[metadata.kind]
     model = kind(
         preprocessing=Preprocessing.from_parts(content, arrays),
@@ -522,8 +499,8 @@ def read_model(path: Path, kind: type[AnyModel]) -> AnyModel:
         patterns_se=arrays.get("patterns_se"),
         training=TrainingDistribution(**training) if training else None,
         card=card,
-        intervals=CalibratedIntervals(**intervals) if intervals else None,
-        centiles=centiles,
+        intervals=_read_intervals(path.name, parts.get("intervals")),
+        centiles=_read_centiles(path.name, parts.get("centiles"), card),
         sums={region: tuple(columns) for region, columns in metadata.sums.items()},
         pipelines=tuple(
             Preprocessing.from_parts(content, parts[f"pipeline{k}"])
@@ -546,6 +523,47 @@ def parse_metadata(
         return kind.from_dict(content)
     except ValueError as error:
         raise make_damage_error(path.name, str(error)) from None
+
+
+def _check_schema(file: str, schema: Any) -> None:
+    """Refuse a file that a later version wrote."""
+    if type(schema) is int and schema > SCHEMA_VERSION:
+        what = f"schema {schema} is newer than what rindices {__version__} reads"
+        raise ModelError(
+            Problem(
+                severity=Severity.ERROR,
+                what=what,
+                where=file,
+                cure="Update rindices",
+                code=ProblemCode.NEWER_FILE,
+            )
+        )
+
+
+def _read_intervals(
+    file: str, arrays: dict[str, AnyArray] | None
+) -> CalibratedIntervals | None:
+    """Return the intervals of a model, if it has any."""
+    if not arrays:
+        return None
+    fault = find_interval_fault(arrays["low"], arrays["middle"], arrays["high"])
+    if fault:
+        raise make_damage_error(file, f"intervals.middle {fault}")
+    return CalibratedIntervals(**arrays)
+
+
+def _read_centiles(
+    file: str, arrays: dict[str, AnyArray] | None, card: ModelCard
+) -> CentileReference | None:
+    """Return the centiles of healthy people, if a model has any."""
+    if arrays is None:
+        return None
+    if card.healthy is None:
+        raise make_damage_error(file, "centiles need the record healthy")
+    centiles = CentileReference(**arrays)
+    if fault := centiles.find_fault():
+        raise make_damage_error(file, f"centiles.{fault}")
+    return centiles
 
 
 def _check_curves(file: str, model: ModelContent) -> None:

@@ -193,11 +193,8 @@ def fit(
         "members": _to_plain(members),
         "method": method,
         "correlated": _to_plain(correlated),
-        "method_settings": _to_dict(method_settings),
+        "method_settings": _add_device(_to_dict(method_settings), device),
     }
-    if device is not None:
-        settings = model["method_settings"] or {}
-        model["method_settings"] = {**settings, "device": device}
     data = {
         "harmonise": harmonise,
         "harmonise_to": harmonise_to,
@@ -211,11 +208,23 @@ def fit(
     _check_arguments(reference, engine, reading)
     config = _make_config(data, model, run, reference)
     study, problems = _read_study(cohort, config, reference, reading)
+    return _run(study, problems, _to_path(out), _to_path(runs), engine, progress)
+
+
+def _run(
+    study: Study,
+    problems: Sequence[Problem],
+    out: Path | None,
+    runs: Path | None,
+    engine: Engine | None,
+    progress: bool | None,
+) -> FittedModel:
+    """Run a study with a progress bar, and warn of reasons to doubt its result."""
     with name_arguments(), FitProgress("fit", progress) as shown:
         fitted = run_study(
             study,
-            None if out is None else Path(out),
-            runs=None if runs is None else Path(runs),
+            out,
+            runs=runs,
             engine=engine,
             table_problems=problems,
             observer=StudyObserver(
@@ -225,9 +234,17 @@ def fit(
             ),
         )
     if fitted.ending is not None:
-        text = str(name_problem_arguments(fitted.ending))
-        warnings.warn(text, StudyWarning, stacklevel=2)
+        _warn(fitted.ending)
     return fitted
+
+
+def _add_device(settings: Any, device: str | None) -> Any:
+    """Return the settings of a method with the device of its networks."""
+    return settings if device is None else {**(settings or {}), "device": device}
+
+
+def _to_path(path: str | Path | None) -> Path | None:
+    return None if path is None else Path(path)
 
 
 def _take_old_settings(model: dict[str, Any], reading: dict[str, Any]) -> None:
@@ -331,11 +348,16 @@ def _check_arguments(reference: Any, engine: Any, reading: Mapping[str, Any]) ->
 
 
 def _warn_about_problems(problems: Sequence[Problem]) -> None:
-    """Issue a warning for each problem; it points at the line that called `fit`."""
+    """Issue a warning for each problem that is one."""
+    for problem in problems:
+        if problem.severity is Severity.WARNING:
+            _warn(problem)
+
+
+def _warn(problem: Problem) -> None:
+    """Issue a warning that points at the line that called `fit`."""
     level, frame = 1, currentframe()
     while frame is not None and frame.f_code is not fit.__code__:
         level, frame = level + 1, frame.f_back
-    for problem in problems:
-        if problem.severity is Severity.WARNING:
-            text = str(name_problem_arguments(problem))
-            warnings.warn(text, StudyWarning, stacklevel=level + 1)
+    text = str(name_problem_arguments(problem))
+    warnings.warn(text, StudyWarning, stacklevel=level + 1)

@@ -334,14 +334,7 @@ def ask_for_adjustment(
             harmonisers[key] = _add_site_effects(each, row, total.answers, sizes)
     patients = _read_moments(total, 0)
     controls = {key: _read_moments(total, 1 + k) for k, key in enumerate(keys)}
-    mean = centre + controls[EVERYONE].mean
-    squares = np.diag(controls[EVERYONE].scatter)
-    sd = np.sqrt(np.maximum(squares, 0.0) / max(controls[EVERYONE].number, 1))
-    sums = replace(
-        sums,
-        centre=centre,
-        ranged=_set_ranges(sums.codings, mean[: sums.n_columns], sd),
-    )
+    sums = _set_centre(sums, centre, controls[EVERYONE])
     everyone, *members = (
         replace(
             sums,
@@ -351,6 +344,16 @@ def ask_for_adjustment(
         for key in keys
     )
     return everyone, members, plan
+
+
+def _set_centre(
+    sums: AdjustedSums, centre: FloatArray, controls: PeopleMoments
+) -> AdjustedSums:
+    """Return the sums with their centre, and the ranges of covariates in controls."""
+    mean = centre + controls.mean
+    sd = np.sqrt(np.maximum(np.diag(controls.scatter), 0.0) / max(controls.number, 1))
+    ranged = _set_ranges(sums.codings, mean[: sums.n_columns], sd)
+    return replace(sums, centre=centre, ranged=ranged)
 
 
 def _read_moments(total: Total, row: int) -> PeopleMoments:

@@ -266,6 +266,11 @@ def read_cohort(
     request = replace(
         make_request(volumes, participants, options), can_exclude_people=True
     )
+    return _read_and_warn(request)
+
+
+def _read_and_warn(request: TableRequest) -> Cohort:
+    """Read a cohort, and log its warnings and what was decided about it."""
     with errors.name_arguments():
         result = validate_table(request)
         for problem in result.problems:
