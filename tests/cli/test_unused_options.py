@@ -35,6 +35,7 @@ VALUES: dict[str, list[str]] = {
     "--impute-covariates": [],
     "--leave-out-site": ["a"],
     "--harmonise": ["controls"],
+    "--harmonise-to": ["a"],
     "--adjust": ["linear"],
     "--icv-for": ["all"],
     "--reference": ["muse"],
@@ -68,6 +69,7 @@ PAPER = {"--max-steps", "--device", "--orthogonality"}
 ONE_PROCESS = {"--visits", "--engine", "--workers", "--patterns"}
 IN_PARTS = {
     "--harmonise",
+    "--harmonise-to",
     "--site",
     "--reference",
     "--visits",
@@ -87,7 +89,7 @@ WAYS: dict[str, set[str]] = {
     "--engine slurm": ALONE | {"--in-parts"},
     "--covariates none": ALONE | {"--impute-covariates", "--icv-for"},
     "--adjust none": ALONE | {"--icv-for"},
-    "--harmonise none": ALONE,
+    "--harmonise none": ALONE | {"--harmonise-to"},
     "--dry-run": ALONE | {"--in-parts"},
     "--no-report": ALONE | {"--in-parts", "--show-people"},
     "--show-people": ALONE | {"--in-parts", "--no-report"},

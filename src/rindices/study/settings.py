@@ -302,6 +302,13 @@ def _find_unused_columns(study: "StudyConfig") -> Iterator[_Unused]:
             why="there is no table of participants",
             instead="name the table (--participants)",
         )
+    if data.harmonise_to is not None and data.harmonise == "none":
+        yield _Unused(
+            section="data",
+            key="harmonise_to",
+            why="sites are not harmonised",
+            instead="leave out harmonise",
+        )
     has_no_covariates = data.covariates in ((), (NO_COLUMN,))
     if data.impute_covariates and has_no_covariates:
         yield _Unused(
