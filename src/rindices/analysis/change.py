@@ -10,7 +10,7 @@ visits, M R-indices, P covariate columns.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from scipy.special import ndtri, stdtr, stdtrit
 import rindices.analysis.slopes as slopes
 import rindices.analysis.tidy as tidy
 from rindices._typing import AnyArray, BoolArray, FloatArray
+from rindices.analysis.scanner_change import ScannerEffects, estimate_scanner_effects
 from rindices.errors import (
     AnalysisError,
     Findings,
@@ -31,6 +32,7 @@ from rindices.errors import (
 )
 from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.cohort import GROUP, ID, MAX_YEARS_BETWEEN_VISITS, SESSION
+from rindices.tables.layouts.column_names import SITE_NAMES, find_column
 
 NOMINAL_COVERAGE = 0.9
 _MIN_GROUP_SIZE = 3
@@ -89,6 +91,9 @@ class YearlyChange:
         difference. None without groups.
     retest : DataFrame or None
         One row per R-index with the retest error. None without groups.
+    scanners : DataFrame or None
+        One row per R-index and scanner with its effect, which is removed. None without
+        a column of scanners, or where nobody changed scanner.
     problems : Findings
         Warnings and notes for the user.
     """
@@ -102,6 +107,7 @@ class YearlyChange:
     trial: pd.DataFrame
     groups: pd.DataFrame | None
     retest: pd.DataFrame | None
+    scanners: pd.DataFrame | None = None
     problems: Findings
 
     def summary(self) -> dict[str, Any]:
@@ -134,6 +140,7 @@ def change_per_year(
     time: str,
     *,
     covariates: Sequence[str] = (),
+    scanner: str | None = None,
     trial: TrialDesign | None = None,
     missing_codes: Sequence[str] = (),
 ) -> YearlyChange:
@@ -150,6 +157,11 @@ def change_per_year(
     covariates : sequence of str
         Columns that levels and slopes are adjusted for when groups are compared, as
         they are at the first visit.
+    scanner : str, optional
+        Column of the scanner of each visit. Its effect is estimated as a random effect
+        from people who changed scanner between visits, and removed; its uncertainty
+        widens the intervals of slopes. Where the change of scanner follows from the
+        time, it is refused.
     trial : TrialDesign, optional
         By default a trial of two years with five visits that is to detect a slowing by
         30 % with a power of 80 %.
@@ -171,14 +183,18 @@ def change_per_year(
         If visits are duplicated, or nobody has two visits at different times.
     """
     findings, names = Findings(), tidy.find_index_columns(visits)
-    visits = _exclude_missing_codes(visits, time, covariates, missing_codes)
+    visits = _exclude_missing_codes(visits, time, covariates, scanner, missing_codes)
     visits, years = _select_usable_visits(
-        visits, _convert_to_years(visits[time]), names, findings
+        visits, _convert_to_years(visits[time]), names, scanner, findings
     )
     measured = _measure(visits, years, names)
     people = _tabulate_people(visits, measured, names)
     labels = people[GROUP].to_numpy()
     _check_repeated(measured.lines.is_repeated, labels, findings)
+    measured, scanners, scanner_table = _remove_scanners(
+        measured, visits, scanner, labels, findings
+    )
+    people = _tabulate_people(visits, measured, names)
     visit_noise = _estimate_visit_noise(measured.lines, findings)
     noise, freedom, from_residuals = visit_noise
     groups = retest = None
@@ -186,16 +202,22 @@ def change_per_year(
         retest = slopes.estimate_retest_error(
             measured.take(labels == CONTROL)
         ).set_axis(pd.Index(names, name="index"))
-    estimated, table = _estimate_by_group(measured, people, names, visit_noise, retest)
+    estimated, table = _estimate_by_group(
+        measured, people, names, visit_noise, retest, scanners
+    )
     _report_two_stages(estimated, names, findings)
     if retest is not None:
         retest = _count_beyond_noise(retest, table, names)
         first_visits = visits[~visits[ID].duplicated()]
         at_first_visit = first_visits[list(covariates)].set_axis(people[ID].to_numpy())
-        groups = _compare_groups(measured, labels, at_first_visit, estimated, findings)
+        groups = _compare_groups(
+            measured, labels, at_first_visit, estimated, scanners, findings
+        )
         groups.insert(0, "index", names)
     sizes = _size_trials(names, estimated, trial or TrialDesign())
-    courses = visits[[ID, *names]].assign(years=measured.time)
+    courses = visits[[ID]].assign(
+        **dict(zip(names, measured.values.T, strict=True)), years=measured.time
+    )
     return YearlyChange(
         table=table,
         visits=courses,
@@ -206,6 +228,7 @@ def change_per_year(
         trial=sizes,
         groups=groups,
         retest=retest,
+        scanners=scanner_table,
         problems=findings,
     )
 
@@ -217,6 +240,7 @@ def _tabulate_slopes(
     shrunken: list[slopes.GroupSlopes],
     noise: tuple[FloatArray, int, bool],
     retest: pd.DataFrame | None,
+    scanner_variances: FloatArray,
 ) -> pd.DataFrame:
     """Return the people of a group with slopes and intervals, and with whether their
     change is more than noise.
@@ -226,13 +250,15 @@ def _tabulate_slopes(
     )
     columns |= {"visits": people["visits"], "years": people["years"]}
     for k, (name, group) in enumerate(zip(names, shrunken, strict=True)):
-        error, change = noise[0][k] / np.sqrt(lines.spread), people[f"{name}_change"]
+        added, change = scanner_variances[:, k], people[f"{name}_change"]
+        error = np.sqrt(noise[0][k] ** 2 / lines.spread + added)
+        shrunken_error = np.sqrt(group.errors**2 + added)
         columns |= _make_interval(
             f"{name}_per_year", lines.slope[:, k], error, noise[1], NOMINAL_COVERAGE
         )
         freedom = group.mean.freedom
         columns |= _make_interval(
-            f"{name}_shrunken", group.slopes, group.errors, freedom, NOMINAL_COVERAGE
+            f"{name}_shrunken", group.slopes, shrunken_error, freedom, NOMINAL_COVERAGE
         )
         columns[f"{name}_change"] = change
         if retest is not None:
@@ -302,20 +328,30 @@ def _tabulate_people(
 
 
 def _exclude_missing_codes(
-    visits: pd.DataFrame, time: str, covariates: Sequence[str], codes: Sequence[str]
+    visits: pd.DataFrame,
+    time: str,
+    covariates: Sequence[str],
+    scanner: str | None,
+    codes: Sequence[str],
 ) -> pd.DataFrame:
-    """Return the visits with the codes for missing of time and covariates as missing;
-    refuse columns that are not there.
+    """Return the visits with the codes for missing of time, covariates and scanner as
+    missing; refuse columns that are not there.
     """
+    scanners = [] if scanner is None else [scanner]
     used = [
         *tidy.check_columns(visits, [time], "time"),
         *tidy.check_columns(visits, covariates, "covariates"),
+        *tidy.check_columns(visits, scanners, "scanner"),
     ]
     return tidy.exclude_missing_codes(visits, list(dict.fromkeys(used)), codes)
 
 
 def _select_usable_visits(
-    visits: pd.DataFrame, years: FloatArray, names: list[str], findings: Findings
+    visits: pd.DataFrame,
+    years: FloatArray,
+    names: list[str],
+    scanner: str | None,
+    findings: Findings,
 ) -> tuple[pd.DataFrame, FloatArray]:
     """Return the visits with a time and all R-indices by person and time, and their
     years; refuse duplicates.
@@ -323,9 +359,14 @@ def _select_usable_visits(
     rows = np.isfinite(years) & np.isfinite(visits[names].to_numpy(dtype=float)).all(
         axis=1
     )
+    if scanner is not None:
+        rows &= visits[scanner].notna().to_numpy()
     if not rows.all():
         lacking = visits[ID][~rows]
-        what = f"{format_count(len(lacking), 'visit')} without a time or an R-index"
+        extra = "" if scanner is None else ", a scanner"
+        what = (
+            f"{format_count(len(lacking), 'visit')} without a time{extra} or an R-index"
+        )
         findings.warn(
             ProblemCode.INCOMPLETE_VISITS, what, offenders=lacking, ending="; left out"
         )
@@ -441,6 +482,7 @@ def _estimate_by_group(
     names: list[str],
     noise: tuple[FloatArray, int, bool],
     retest: pd.DataFrame | None,
+    scanners: ScannerEffects | None,
 ) -> tuple[dict[str, list[slopes.GroupSlopes]], pd.DataFrame]:
     """Return the slopes of each group by R-index, and the change per year of each
     person with visits at different times.
@@ -458,10 +500,64 @@ def _estimate_by_group(
             slopes.estimate_slopes(members, k, variances[name])
             for k, name in enumerate(names)
         ]
-        own = (members.lines, estimated[label], noise, retest)
+        added = np.zeros((int(is_member.sum()), len(names)))
+        if scanners is not None:
+            weights = scanners.weights[is_member]
+            repeated = weights[members.lines.is_repeated].mean(axis=0)[None]
+            for k in range(len(names)):
+                added[:, k] = scanners.get_slope_variances(weights, k)
+                common = float(scanners.get_slope_variances(repeated, k)[0])
+                estimated[label][k] = _widen_mean(estimated[label][k], common)
+        own = (members.lines, estimated[label], noise, retest, added)
         tables.append(_tabulate_slopes(people[is_member], names, *own))
     table = pd.concat(tables).sort_index()[measured.lines.is_repeated]
     return estimated, table.reset_index(drop=True)
+
+
+def _widen_mean(group: slopes.GroupSlopes, variance: float) -> slopes.GroupSlopes:
+    """Return slopes whose mean has the error of the effects of scanners, too."""
+    error = float(np.hypot(group.mean.error, np.sqrt(variance)))
+    return replace(group, mean=replace(group.mean, error=error))
+
+
+def _report_changed_sites(visits: pd.DataFrame, findings: Findings) -> None:
+    """Warn of people who changed scanner, where no column of scanners is named."""
+    column = find_column(visits.columns, SITE_NAMES)
+    if column is None:
+        return
+    n_changed = int((visits.drop_duplicates([ID, column])[ID].value_counts() > 1).sum())
+    if n_changed:
+        people = format_count(n_changed, "person has", "people have")
+        what = f"{people} visits of several values of '{column}', and a new scanner looks like change"
+        cure = f"Estimate and remove the effects of scanners: --scanner {column}"
+        findings.warn(ProblemCode.SITES_NOT_USED, what, cure)
+
+
+def _remove_scanners(
+    measured: slopes.Visits,
+    visits: pd.DataFrame,
+    column: str | None,
+    labels: AnyArray,
+    findings: Findings,
+) -> tuple[slopes.Visits, ScannerEffects | None, pd.DataFrame | None]:
+    """Return the visits without the effects of scanners, these, and their table."""
+    if column is None:
+        _report_changed_sites(visits, findings)
+        return measured, None, None
+    scanner = visits[column].astype(str).to_numpy()
+    effects = estimate_scanner_effects(measured, scanner, labels)
+    if effects is None:
+        what = f"nobody changed scanner ('{column}')"
+        findings.note(ProblemCode.SITES_USED, what)
+        return measured, None, None
+    people = format_count(effects.changed, "person", "people")
+    number = format_count(len(effects.names), "scanner")
+    what = f"{people} changed scanner; the effects of {number} are removed"
+    findings.note(ProblemCode.SITES_USED, what)
+    codes = np.searchsorted(np.array(effects.names), scanner)
+    table = effects.tabulate(tidy.find_index_columns(visits), codes)
+    without = replace(measured, values=effects.remove(measured.values, codes))
+    return without, effects, table
 
 
 def _compare_groups(
@@ -469,6 +565,7 @@ def _compare_groups(
     labels: AnyArray,
     covariates: pd.DataFrame,
     estimated: dict[str, list[slopes.GroupSlopes]],
+    scanners: ScannerEffects | None,
     findings: Findings,
 ) -> pd.DataFrame:
     """Return one row per R-index: slopes of the groups, and their difference in people
@@ -490,6 +587,20 @@ def _compare_groups(
         )
     design = tidy.encode_covariates(covariates[complete])
     design, compared = design[:, design.std(axis=0) > 0], visits.take(complete)
+    added = np.zeros(visits.values.shape[1])
+    if scanners is not None:
+        is_used = visits.lines.is_repeated
+        patients, controls = (
+            scanners.weights[is_used & (labels == label)].mean(axis=0)
+            for label in (PATIENT, CONTROL)
+        )
+        between = (patients - controls)[None]
+        added = np.array(
+            [
+                np.sqrt(scanners.get_slope_variances(between, k)[0])
+                for k in range(len(added))
+            ]
+        )
     rows = []
     for k in range(visits.values.shape[1]):
         result = slopes.compare_slopes(compared, is_patient, design, k)
@@ -502,8 +613,9 @@ def _compare_groups(
             row |= _make_interval(
                 f"{label}s_per_year", mean.value, mean.error, mean.freedom
             )
-        row |= _make_interval("difference", result.value, result.error, result.freedom)
-        statistic = result.value / result.error
+        error = float(np.hypot(result.error, added[k]))
+        row |= _make_interval("difference", result.value, error, result.freedom)
+        statistic = result.value / error
         rows.append(
             row
             | {

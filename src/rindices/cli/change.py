@@ -61,6 +61,10 @@ def change(
             help="Columns to adjust the comparison of groups for, as at the first visit."
         ),
     ] = None,
+    scanner: Annotated[
+        str | None,
+        typer.Option(help="Column of scanners, whose effects are removed."),
+    ] = None,
     slowing: Annotated[
         float,
         typer.Option(help="Share of the change that a trial's treatment prevents."),
@@ -96,15 +100,22 @@ def change(
         split_option(covariates),
         tuple(data.get("missing_codes", ())),
     )
-    visits = _read_visits(indices, data, [time, *([group] if group else []), *adjusted])
+    named = [each for each in (group, scanner) if each]
+    visits = _read_visits(indices, data, [time, *named, *adjusted])
     visits = _assign_groups(visits, group, data, findings)
     trial = TrialDesign(
         slowing=slowing, power=power, years=trial_years, visits=trial_visits
     )
     result = change_per_year(
-        visits, time, covariates=adjusted, trial=trial, missing_codes=codes
+        visits,
+        time,
+        covariates=adjusted,
+        scanner=scanner,
+        trial=trial,
+        missing_codes=codes,
     )
-    tables = {"groups": result.groups, "trial": result.trial, "retest": result.retest}
+    names = ("groups", "trial", "retest", "scanners")
+    tables = {name: getattr(result, name) for name in names}
     summary, settings = result.summary(), {"covariates": list(adjusted)}
     descriptions = {
         column.format(index=name): text.format(index=name)

@@ -125,7 +125,7 @@ DERIVED_FILES = (
     *("replication_people.tsv", "replication_people.json"),
     *(
         f"change_{name}.{suffix}"
-        for name in ("groups", "retest", "trial")
+        for name in ("groups", "retest", "trial", "scanners")
         for suffix in ("tsv", "json")
     ),
     *(
