@@ -152,10 +152,11 @@ def splits_a_site(table: RealTable, rows: np.ndarray) -> bool:
 def has_information(table: RealTable, wrong: WrongTable, where: str) -> bool:
     """Return whether a table holds what is needed to see a fault."""
     n_rows = int(wrong.rows.sum())
-    is_between = where in ("site", "patients") or not splits_a_site(table, wrong.rows)
-    least = MIN_SITE_FACTOR if is_between else MIN_ROWS_FACTOR
-    if wrong.factor != 1.0 and max(wrong.factor, 1 / wrong.factor) < least:
-        return False
+    if wrong.factor != 1.0:
+        is_between = where != "half" or not splits_a_site(table, wrong.rows)
+        least = MIN_SITE_FACTOR if is_between else MIN_ROWS_FACTOR
+        if max(wrong.factor, 1 / wrong.factor) < least:
+            return False
     if not wrong.links:
         return where in ("table",) or n_rows >= MIN_PEOPLE
     if wrong.links != LINKS and n_rows < MIN_LINKED_PEOPLE:

@@ -1,9 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from rindices.tables.checks.block_table import BlockTable, make_block_table
 from rindices.tables.checks.search import search_blocks
+from rindices.tables.options import TableOptions
+from rindices.tables.readers import make_request
+from rindices.tables.validate import validate_table
 from tests.tables.checks.people import People, simulate_people
 
 
@@ -327,3 +332,60 @@ def test_what_could_not_be_tested_is_listed() -> None:
     search_blocks(table)
     assert {question for question, _ in table.untested} == {"age", "sex", "head size"}
     assert {"A", "B", "C", "D"} <= {block.label for _, block in table.untested}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_small_site_shifted_by_one_row(seed: int) -> None:
+    """Links of 24 people alone are too weak to miss, but the row above fits."""
+    people = simulate_people(seed, n_per_site=24)
+    rows = people.is_b
+    rolled = np.roll(people.volumes[rows].to_numpy(), 1, axis=0)
+    (suspicion,) = search_blocks(people.change(rows, rolled).make_table())
+    assert (suspicion.code, suspicion.block.label) == ("suspect_join", "B")
+    assert "fit the row one row above" in suspicion.ending
+
+
+def test_shift_within_a_site_whose_people_are_scattered(people: People) -> None:
+    rows = people.is_b
+    rolled = np.roll(people.volumes[rows].to_numpy(), 1, axis=0)
+    order = np.random.default_rng(0).permutation(len(rows))
+    order[np.isin(order, np.flatnonzero(rows))] = np.flatnonzero(rows)
+    (suspicion,) = search_blocks(people.change(rows, rolled).order(order).make_table())
+    assert (suspicion.code, suspicion.block.label) == ("suspect_join", "B")
+    assert "one row above" in suspicion.ending
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_shuffled_table_is_found(seed: int) -> None:
+    """Cross-fitted correlations of shuffled people vary more than 1 / sqrt(N)."""
+    people = simulate_people(seed, n_per_site=40)
+    everyone = np.ones(len(people.volumes), dtype=bool)
+    shuffled = people.volumes.sample(frac=1, random_state=seed).to_numpy()
+    found = people.change(everyone, shuffled).search()
+    assert ("suspect_join", "the table") in found
+
+
+def test_all_regions_larger_in_patients_are_less_often_disease(people: People) -> None:
+    """A disease takes; only a factor adds a quarter to all regions."""
+    is_patient = (people.participants["group"] == "patient").to_numpy()
+    n_regions = people.volumes.shape[1]
+    spread = np.random.default_rng(0).permutation(np.linspace(-0.05, 0.05, n_regions))
+    values = people.volumes[is_patient].to_numpy()
+    gain, loss = (values * np.exp(sign * (0.21 + spread)) for sign in (1, -1))
+    found = people.change(is_patient, gain).search(with_groups=True)
+    assert {code for code, _ in found} == {"suspect_factor"}
+    assert people.change(is_patient, loss).search(with_groups=True) == set()
+
+
+def test_header_is_compared_in_the_order_of_the_file(people: People) -> None:
+    """Regions are read in the order of their names, which is another one."""
+    names = [f"{k * 7 % 48:02d}_{name}" for k, name in enumerate(people.volumes)]
+    values = people.volumes.to_numpy(copy=True)
+    values[people.is_b] = np.roll(values[people.is_b], 1, axis=1)
+    frame = people.participants.join(pd.DataFrame(values, columns=names))
+    options = TableOptions(id="participant_id", site="site", group="group")
+    request = make_request(frame, None, options)
+    result = validate_table(replace(request, searches_blocks=True))
+    (problem,) = [each for each in result.problems if each.code == "suspect_columns"]
+    assert problem.offenders == ("B",)
+    assert f"{names[1]} to {names[-1]}" in problem.what

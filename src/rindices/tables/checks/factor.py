@@ -36,6 +36,10 @@ GROUP_LIMITS = ((0.14, 9.0), (0.19, 6.5), (0.25, 5.0))
 regions, of which both must be reached: disease takes much of some regions and little of
 others (``benchmarks/artefact_limits.py``).
 """
+GAIN_RATIO = 0.75
+"""The same ratio where patients have more in all regions, times this: no disease adds
+to all regions alike.
+"""
 FACTOR_LIMIT, RANGE_EXTRA = 4.0, 0.7
 """Standard deviations of a uniform difference that are too many, and more of them for
 the best of all ranges.
@@ -194,7 +198,8 @@ def _compare(
         size, z = float(sizes[number]), abs(sizes[number]) / noise
         least = GROUP_LIMITS[0][0] if is_group else 0.0
         table.smallest_factors.append(float(np.exp(max(FACTOR_LIMIT * noise, least))))
-        if is_group and not _is_uniform(size, spread):
+        is_gain = is_group and _is_gain_of_patients(table, block, size)
+        if is_group and not _is_uniform(size, spread, is_gain):
             continue
         told = (is_told & block.rows).sum()
         if z > FACTOR_LIMIT and told < _MAX_TOLD_FRACTION * block.size:
@@ -274,10 +279,18 @@ def _compare_sites_of_rows(
     return shifts
 
 
-def _is_uniform(size: float, spread: float) -> bool:
+def _is_gain_of_patients(table: BlockTable, block: Block, size: float) -> bool:
+    """Return whether patients have more, where a group differs by a size."""
+    assert table.groups is not None
+    is_patient = (table.groups[block.rows] == 1).mean() > 0.5
+    return bool((size > 0) == is_patient)
+
+
+def _is_uniform(size: float, spread: float, is_gain: bool) -> bool:
     """Return whether the difference of a group is large, and alike in all regions."""
+    factor = GAIN_RATIO if is_gain else 1.0
     return any(
-        abs(size) >= least and abs(size) >= ratio * spread
+        abs(size) >= least and abs(size) >= factor * ratio * spread
         for least, ratio in GROUP_LIMITS
     )
 

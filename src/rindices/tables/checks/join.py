@@ -39,9 +39,26 @@ information that is enough.
 """
 MAX_STRENGTH, MAX_SEX_STRENGTH = 0.25, -0.35
 """Strength below which a link is lost, and below which sex is reversed."""
-MAX_SORTED_STRENGTH, MAX_EXCESS = 0.8, 1.25
+JOIN_LIMIT, MAX_JOIN_STRENGTH = 3.0, 0.33
+"""The same limits for all links of a block together, which vary less between sound
+blocks than a single one.
+"""
+SHIFT_LIMIT, SHIFT_GAIN, MIN_SHIFT_STRENGTH = 3.5, 3.0, 0.45
+"""Standard errors of the strength of a link with the neighbouring row, and of its
+difference from that with the own row, from which on rows are shifted; and the least
+strength.
+"""
+NULL_LIMITS = ((150, 3.0), (120, 2.0))
+"""Standard deviations after a shuffle below which the whole table has no link, from so
+many people on.
+"""
+MAX_SORTED_STRENGTH, MAX_EXCESS, EXCESS_ERRORS = 0.85, 1.25, 4.0
 """Strength of the link of a sorted run below which it is lost, if predictions vary more
-around it than elsewhere, by this ratio of variances and three standard errors.
+around it than elsewhere, by this ratio of variances and so many standard errors.
+"""
+SORTED_LIMIT, LOST_STRENGTH, WEAK_STRENGTH, MIN_LONG_RUN = 3.3, 0.2, 0.5, 60
+"""Standard errors below 1 that are too many for a sorted run, strength below which its
+link is lost, and below which it is lost in a long run with any excess.
 """
 RANGE_LIMIT = 16.0
 """Log likelihood ratio of a range of rows beyond which its link is lost."""
@@ -51,6 +68,8 @@ _CLIP, _COVARIATE_CLIP = 4.0, 3.5
 _LARGE_BLOCK = 0.12
 _MAX_BAD_SHARE = 0.4
 _LAGS = (-3, -2, -1, 1, 2, 3)
+_NEXT_ROWS = (-1, 1)
+_N_SHUFFLES, _CLEAR_Z = 20, 8.0
 
 
 @dataclass(eq=False, kw_only=True)
@@ -288,7 +307,10 @@ def _check_blocks(links: _Links) -> None:
             for name, weak in zip(links.names, is_weak, strict=True)
             if weak
         ]
-        if strength.total > 0 and _judge_block(links, block, rows, predicted, strength):
+        if strength.total > 0 and (
+            _is_shifted(links, block, rows, others, predicted, strength)
+            or _judge_block(links, block, rows, predicted, strength)
+        ):
             current = (
                 links.predict(links.is_good)
                 if links.is_good.sum() > _MIN_PEOPLE
@@ -334,8 +356,8 @@ def _judge_block(
                 links, block, int(number), rows, float(strength[number]), names
             )
         return bool((z[lost] >= least).any())
-    is_lost = links_here.total > LEAST_INFORMATION and links_here.overall_z > LINK_LIMIT
-    is_lost &= links_here.overall < MAX_STRENGTH and not len(fine)
+    is_lost = links_here.total > LEAST_INFORMATION and links_here.overall_z > JOIN_LIMIT
+    is_lost &= links_here.overall < MAX_JOIN_STRENGTH and not len(fine)
     if is_lost and links.is_bad[rows].mean() < _MAX_BAD_SHARE:
         _report_lost_join(
             links, block, rows, predicted, links_here, np.flatnonzero(is_able)
@@ -390,14 +412,14 @@ def _report_lost_join(
 ) -> None:
     """Report a block all of whose links are lost; of a range of rows, where exactly."""
     table, good = links.table, links.is_good & ~rows
-    gamma, noise = _fit_slopes(predicted, links.Y, good)
+    gamma, _ = _fit_slopes(predicted, links.Y, good)
     if block.kind is BlockKind.ROWS:
         gains = _measure_unlinked_gain(predicted, links.Y, gamma, good)
         start, stop, gain = find_best_segment(np.where(links.is_known, gains, 0.0))
         if gain > RANGE_LIMIT and 0.3 * rows.sum() < stop - start < 2.0 * rows.sum():
             rows = links.is_known & _mask(table.n_people, start, stop)
             block = table.make_rows_block(_mask(table.n_people, start, stop))
-    shift = _find_shift(links, predicted, rows, gamma, noise)
+    shift = _find_shift(links, predicted, rows, good & ~rows)
     sorted_alone = [
         int(number) for number in able if _describe_order(links, int(number), rows)
     ]
@@ -457,6 +479,35 @@ def _measure_unlinked_gain(
     return np.asarray(np.clip(0.5 * (squares[0] - squares[1]) + 0.5 * volumes, -5, 4))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Shift:
+    """How well regions fit the covariates of another row.
+
+    Attributes
+    ----------
+    lag : int
+        Number of rows, negative for rows above.
+    strength : float
+        Strength of the link with that row.
+    z : float
+        The same in standard errors.
+    gain : float
+        Difference from the strength of the link with the own row, in standard errors.
+    """
+
+    lag: int
+    strength: float
+    z: float
+    gain: float
+
+    def describe(self) -> str:
+        """Return the shift in words."""
+        count = "one row" if abs(self.lag) == 1 else f"{abs(self.lag)} rows"
+        where = "above" if self.lag < 0 else "below"
+        cause = "usually a row was inserted or deleted"
+        return f"; they fit the row {count} {where}: {cause}"
+
+
 def _find_shifted_rows(
     table: BlockTable, rows: IntArray, lag: int
 ) -> tuple[IntArray, IntArray]:
@@ -470,30 +521,86 @@ def _find_shifted_rows(
     return rows[is_there], places[is_there]
 
 
+def _measure_shifts(
+    links: _Links, Q: FloatArray, rows: BoolArray, others: BoolArray
+) -> list[_Shift]:
+    """Return how well regions in a block fit the rows above and below them in it."""
+    numbers = np.flatnonzero(rows)
+    if np.any(np.diff(links.table.positions) <= 0):
+        return []
+    gamma, noise = _fit_slopes(Q, links.Y, others)
+    gamma = np.maximum(gamma, 0.0)
+    q = Q - Q[rows].mean(axis=0)
+    y = links.Y - links.Y[rows].mean(axis=0)
+
+    def measure(here: IntArray, there: IntArray) -> tuple[float, float]:
+        own = np.square(q[here] - gamma * y[there]).mean(axis=0)
+        weights = gamma / np.maximum(noise, own)
+        fit = float(((q[here] * y[there]).sum(axis=0) * weights).sum())
+        size = float((np.square(y[there]).sum(axis=0) * gamma * weights).sum())
+        return fit / max(size, 1e-9), size
+
+    shifts = []
+    for lag in _LAGS:
+        here, there = numbers[max(-lag, 0) :], numbers[max(lag, 0) :]
+        here, there = here[: len(numbers) - abs(lag)], there[: len(here)]
+        if len(here) < 6:
+            continue
+        (named, size), (strength, information) = (
+            measure(here, here),
+            measure(here, there),
+        )
+        variance = 1 / max(size, 1e-9) + 1 / max(information, 1e-9)
+        shifts.append(
+            _Shift(
+                lag=lag,
+                strength=strength,
+                z=strength * float(np.sqrt(information)),
+                gain=(strength - named) / float(np.sqrt(variance)),
+            )
+        )
+    return shifts
+
+
+def _is_shifted(
+    links: _Links,
+    block: Block,
+    rows: BoolArray,
+    others: BoolArray,
+    predicted: FloatArray,
+    links_here: _Strength,
+) -> bool:
+    """Report a block whose regions fit the row above or below, and not their own."""
+    if links.is_bad[rows].mean() >= _MAX_BAD_SHARE:
+        return False
+    shifts = [
+        each
+        for each in _measure_shifts(links, predicted, rows, others)
+        if each.lag in _NEXT_ROWS
+        and each.strength > MIN_SHIFT_STRENGTH
+        and each.z > SHIFT_LIMIT
+        and each.gain > SHIFT_GAIN
+    ]
+    if not shifts:
+        return False
+    able = np.flatnonzero(links_here.information > 12)
+    _report_lost_join(links, block, rows, predicted, links_here, able)
+    return True
+
+
 def _find_shift(
-    links: _Links, Q: FloatArray, rows: BoolArray, gamma: FloatArray, noise: FloatArray
+    links: _Links, Q: FloatArray, rows: BoolArray, others: BoolArray
 ) -> str:
     """Return by how many rows regions must be shifted to fit, in words; empty if no
     shift does.
     """
-    numbers, best = np.flatnonzero(rows), (0.0, 0.0, 0)
-    if np.any(np.diff(links.table.positions) <= 0):
-        return ""
-    for lag in _LAGS:
-        here, there = _find_shifted_rows(links.table, numbers, lag)
-        if len(here) < 6:
-            continue
-        weights = gamma / noise
-        fit = float(((Q[here] * links.Y[there]).sum(axis=0) * weights).sum())
-        size = float((np.square(links.Y[there]).sum(axis=0) * gamma * weights).sum())
-        strength, z = fit / max(size, 1e-9), fit / np.sqrt(max(size, 1e-9))
-        if z > best[1]:
-            best = (strength, z, lag)
-    strength, z, lag = best
-    if z <= 4.5 or strength <= 0.45:
-        return ""
-    count = "one row" if abs(lag) == 1 else f"{abs(lag)} rows"
-    return f"; they fit the row {count} {'above' if lag < 0 else 'below'}: usually a row was inserted or deleted"
+    shifts = [
+        each
+        for each in _measure_shifts(links, Q, rows, others)
+        if each.strength > MIN_SHIFT_STRENGTH and each.z > SHIFT_LIMIT
+    ]
+    best = max(shifts, key=lambda each: each.z, default=None)
+    return "" if best is None or best.gain < SHIFT_GAIN else best.describe()
 
 
 def _describe_order(links: _Links, number: int, rows: BoolArray) -> str:
@@ -617,9 +724,11 @@ def _check_sorted_run(
     # where people were scanned in the order of their age, what is sorted alone still
     # follows a little, but around it regions vary more than elsewhere
     excess = float((own_q - usual * own_y).var()) / noise
-    is_noisy = excess > MAX_EXCESS + 3 * np.sqrt(2 / rows.sum())
-    is_lost = strength < 0.35 and z > 3.3
-    if is_lost or (is_noisy and strength < MAX_SORTED_STRENGTH):
+    error = EXCESS_ERRORS * np.sqrt(2 / rows.sum())
+    is_weak = rows.sum() >= MIN_LONG_RUN and strength < WEAK_STRENGTH
+    is_lost = strength < LOST_STRENGTH or (is_weak and excess > 1 + error)
+    is_noisy = strength < MAX_SORTED_STRENGTH and excess > MAX_EXCESS + error
+    if (is_lost and z > SORTED_LIMIT) or is_noisy:
         links.is_bad[rows, number] = True
         _report_sorted_column(links, number, _find_block(table, rows), strength)
 
@@ -641,7 +750,7 @@ def _check_ranges(links: _Links) -> None:
     """Find any other range of rows in which all links, or one, are lost."""
     table, good = links.table, links.is_good
     Q = links.predict(good)
-    gamma, noise = _fit_slopes(Q, links.Y, good)
+    gamma, _ = _fit_slopes(Q, links.Y, good)
     correlations = np.array(
         [_correlate(Q[good, k], links.Y[good, k]) for k in range(len(links.names))]
     )
@@ -669,7 +778,7 @@ def _check_ranges(links: _Links) -> None:
             np.average(strength[chosen], weights=np.square(correlations[chosen]))
         )
         if overall < 0.3 and strength[chosen].max() < 0.6:
-            shift = _find_shift(links, Q, rows, gamma, noise)
+            shift = _find_shift(links, Q, rows, good & ~rows)
             links.is_bad[rows] = True
             good = good & ~rows
             names = join_names([links.names[each] for each in chosen])
@@ -736,12 +845,31 @@ def _check_whole_table(links: _Links) -> None:
             _check_sorted_table(links, number, good)
     if links.is_bad.any():
         return
-    if max(z) < (3.0 if n_people >= 150 else 2.0) and n_people >= 120:
+    if _is_without_links(links, z, n_people):
         what = f"regions of {block.phrase} tell nothing about {names}"
         ending = f" (strongest z {max(z):.1f}): usually rows were joined wrongly, or one table was sorted alone"
         table.suspect(
             ProblemCode.SUSPECT_JOIN, block, what, ending, float(max(z)), stops=False
         )
+
+
+def _is_without_links(links: _Links, z: FloatArray, n_people: int) -> bool:
+    """Return whether no covariate (T,) is predicted better than after a shuffle.
+
+    Cross-fitted correlations vary more than 1 / sqrt(N), since all folds share most of
+    their people, so their spread is measured with shuffled people.
+    """
+    limit = next((each for least, each in NULL_LIMITS if n_people >= least), None)
+    if limit is None or max(z) > _CLEAR_Z:
+        return False
+    rng, good = np.random.default_rng(0), np.flatnonzero(links.is_good)
+    orders = [rng.permutation(good) for _ in range(_N_SHUFFLES)]
+    Y = np.concatenate([links.Y[order] for order in orders], axis=1)
+    everyone = np.ones(len(good), dtype=bool)
+    Q = predict_cross_fitted(links.F[good], Y, everyone, links.folds[good])
+    shuffled = [_correlate(q, y) for q, y in zip(Q.T, Y.T, strict=True)]
+    sd = float(np.sqrt(np.square(shuffled).mean() * len(good)))
+    return bool(max(z) < limit * sd)
 
 
 def _is_sorted(values: FloatArray) -> bool:

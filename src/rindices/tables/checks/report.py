@@ -189,10 +189,10 @@ def build_block_table(parts: "UnfilteredCohort") -> BlockTable | None:
         for names in (column_names.AGE_NAMES, column_names.SEX_NAMES)
     )
     head_size = parts.icv if parts.icv is not None else _find_head_size(parts)
-    layout = parts.table.layout
+    layout, regions = parts.table.layout, _order_as_in_file(parts)
     return make_block_table(
-        values=parts.regions[rows],
-        measures=[layout.measure_of(region) for region in parts.regions.columns],
+        values=parts.regions.loc[rows, regions],
+        measures=[layout.measure_of(region) for region in regions],
         ids=np.asarray(parts.table.ids, dtype=object)[rows].tolist(),
         age=None if age is None else age[rows],
         sex=None if sex is None else to_text(sex[rows]).tolist(),
@@ -203,6 +203,16 @@ def build_block_table(parts: "UnfilteredCohort") -> BlockTable | None:
         if parts.positions is None
         else parts.positions[rows],
     )
+
+
+def _order_as_in_file(parts: UnfilteredCohort) -> list[str]:
+    """Return the regions in the order of the columns: a header is moved by one column
+    of the file, and regions are read in the order of their names.
+    """
+    names, known = parts.table.layout.regions, set(parts.regions.columns)
+    ordered = [names[each] for each in parts.table.frame if each in names]
+    ordered = [each for each in ordered if each in known]
+    return ordered + [each for each in parts.regions if each not in set(ordered)]
 
 
 def _find_first_rows(ids: Sequence[str]) -> BoolArray:
