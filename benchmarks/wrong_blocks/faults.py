@@ -310,7 +310,12 @@ FAULTS: dict[str, Fault] = {
     "scanners equal to the groups": Fault(
         separate_scanners, "table", frozenset({"site_separates_groups"})
     ),
-    "rows of one value": Fault(add_constant_rows, "table", _codes("rows"), is_own=True),
+    "rows of one value": Fault(
+        add_constant_rows,
+        "table",
+        _codes("rows") | {"equal_rows", "mixed_units"},
+        is_own=True,
+    ),
     "ages of a site in months": Fault(
         count_months, "site", _codes("units") | {"impossible_values"}, is_own=True
     ),

@@ -174,11 +174,13 @@ def _read_abide(parts: tuple[str, ...]) -> RealTable:
     )
 
 
-def _read_ixi_program(file: str) -> RealTable:
+def _read_ixi_program(file: str, site: str | None = None) -> RealTable:
     frame = pd.read_csv(DATA / "ixi_programs" / f"{file}.csv")
     regions = [each for each in frame if each.startswith(("left_", "right_"))]
+    if site is not None:
+        frame = frame[frame[SITE] == site].drop(columns=SITE).reset_index(drop=True)
     return _finish(
-        f"IXI {file}",
+        f"IXI {file}" if site is None else f"IXI {site} {file}",
         frame,
         regions,
         {ID: "ID", HEAD: "head_volume"},
@@ -238,7 +240,17 @@ def _read_openneuro(dataset: str | None = None) -> RealTable:
     frame["id"] = frame.dataset + "_" + frame.participant_id.astype(str)
     frame = frame.drop(columns=ID)
     columns = {ID: "id", HEAD: "eTIV"} | ({SITE: "dataset"} if dataset is None else {})
-    return _finish("OpenNeuro" if dataset is None else dataset, frame, regions, columns)
+    is_one_group = len(set(frame[GROUP])) == 1
+    name = "OpenNeuro" if dataset is None else f"OpenNeuro {dataset}"
+    return _finish(name, frame, regions, columns, random_groups=is_one_group)
+
+
+def _read_depression() -> RealTable:
+    frame = pd.read_csv(DATA / "patients" / "depression" / "openneuro_main.csv")
+    labels = sorted(frame[GROUP].astype(str).unique())
+    frame[GROUP] = np.where(frame[GROUP].astype(str) == labels[0], "control", "patient")
+    regions = [each for each in frame if each.startswith(("lh_", "rh_"))]
+    return _finish("depression", frame, regions, {ID: "subject"})
 
 
 READERS: dict[str, Callable[[], RealTable]] = {
@@ -258,6 +270,18 @@ READERS: dict[str, Callable[[], RealTable]] = {
     "OpenNeuro": _read_openneuro,
 }
 """Real tables by name."""
+FRESH: dict[str, Callable[[], RealTable]] = {
+    "depression": _read_depression,
+    "OpenNeuro ds000243": lambda: _read_openneuro("ds000243"),
+    "OpenNeuro ds001747": lambda: _read_openneuro("ds001747"),
+    "IXI Guys ants_volume": lambda: _read_ixi_program("ants_volume", "Guys"),
+    "IXI HH freesurfer_thickness": lambda: _read_ixi_program(
+        "freesurfer_thickness", "HH"
+    ),
+}
+"""Tables on which no limit was set: another one, and single sets and sites that were
+not looked at alone.
+"""
 
 
 @cache
@@ -265,7 +289,7 @@ def read_table(name: str) -> RealTable:
     """Return a real table without people who stand twice, of each pair of whom one is
     left out.
     """
-    table = READERS[name]()
+    table = (READERS | FRESH)[name]()
     for _ in range(3):
         problems = [
             each for each in table.check().problems if each.code == "suspect_copies"
