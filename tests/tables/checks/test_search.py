@@ -389,3 +389,16 @@ def test_header_is_compared_in_the_order_of_the_file(people: People) -> None:
     (problem,) = [each for each in result.problems if each.code == "suspect_columns"]
     assert problem.offenders == ("B",)
     assert f"{names[1]} to {names[-1]}" in problem.what
+
+
+def test_factor_is_not_taken_for_a_shift_of_columns() -> None:
+    """Each of a run of regions is as large as the one beside it times the factor."""
+    people = simulate_people(3)
+    values = people.volumes.to_numpy(copy=True)
+    run = np.arange(20, 28)
+    values[:, run] *= 1e6 * 0.296 ** np.arange(8) / np.median(values[:, run], axis=0)
+    everyone = np.ones(len(values), dtype=bool)
+    scaled = values.copy()
+    scaled[people.is_b] *= 0.296
+    assert people.change(everyone, values).search() == set()
+    assert people.change(everyone, scaled).search() == {("suspect_factor", "B")}

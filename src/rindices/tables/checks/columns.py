@@ -2,8 +2,9 @@
 
 A shift k = -2 ... 2 of the median profile of a block is compared with the profile of
 the others: the gain of log likelihood, column by column, with the deviations of
-scanners as noise. The best contiguous run of columns is taken. Shape letters: N people,
-R regions.
+scanners as noise. One factor on all regions of a kind is no shift, so without a shift
+that is allowed for. The best contiguous run of columns is taken. Shape letters: N
+people, R regions.
 """
 
 from dataclasses import dataclass
@@ -72,17 +73,13 @@ def check_columns(table: BlockTable) -> None:
             if is_large and len(others) > 5
             else profile
         )
-        lag = _find_lag(
-            np.median(table.X[rows], axis=0), reference, sd, int(rows.sum())
-        )
+        lag = _find_lag(table, rows, reference, sd)
         if lag is not None:
             _report(table, block, lag)
             table.usable &= ~rows
     single = is_shifted & table.usable
     if single.sum() >= 3:
-        lag = _find_lag(
-            np.median(table.X[single], axis=0), profile, sd, int(single.sum())
-        )
+        lag = _find_lag(table, single, profile, sd)
         if lag is not None:
             _report(table, table.make_rows_block(single), lag)
             table.usable &= ~single
@@ -143,11 +140,15 @@ def _find_typical_people(table: BlockTable) -> tuple[IntArray, BoolArray]:
 
 
 def _find_lag(
-    median: FloatArray, reference: FloatArray, sd: FloatArray, n_people: int
+    table: BlockTable, rows: BoolArray, reference: FloatArray, sd: FloatArray
 ) -> _Lag | None:
-    """Return the shift of a run of columns by which a median (R,) fits a reference (R,)
-    clearly better.
+    """Return the shift of a run of columns by which the median of some rows (N,) fits a
+    reference (R,) clearly better.
     """
+    median, n_people = np.median(table.X[rows], axis=0), int(rows.sum())
+    factor = np.zeros(len(median))
+    for _, kind in table.list_measures():
+        factor[kind] = np.median(median[kind] - reference[kind])
     n_regions = len(median)
     noise = _SCANNER_SD**2 + np.square(sd) / 4
     error = np.square(sd) * 1.57 / n_people
@@ -158,6 +159,8 @@ def _find_lag(
             median[columns] - reference[columns],
             median[columns] - reference[columns + lag],
         )
+        scaled = named - factor[columns]
+        named = np.where(np.abs(scaled) < np.abs(named), scaled, named)
         named_variance = noise[columns] + error[columns]
         shifted_variance = noise[columns + lag] + error[columns]
         terms = np.square(named) / named_variance, np.square(shifted) / shifted_variance

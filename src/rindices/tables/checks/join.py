@@ -48,7 +48,7 @@ SHIFT_LIMIT, SHIFT_GAIN, MIN_SHIFT_STRENGTH = 3.5, 3.0, 0.45
 difference from that with the own row, from which on rows are shifted; and the least
 strength.
 """
-NULL_LIMITS = ((150, 3.0), (120, 2.0))
+NULL_LIMITS = ((150, 3.0), (120, 2.0), (80, 1.0))
 """Standard deviations after a shuffle below which the whole table has no link, from so
 many people on.
 """
