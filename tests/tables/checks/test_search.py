@@ -4,7 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rindices.tables.checks.block_table import BlockTable, make_block_table
+from rindices.tables.checks.block_table import (
+    BlockKind,
+    BlockTable,
+    divide,
+    make_block_table,
+)
 from rindices.tables.checks.search import search_blocks
 from rindices.tables.options import TableOptions
 from rindices.tables.readers import make_request
@@ -391,14 +396,19 @@ def test_header_is_compared_in_the_order_of_the_file(people: People) -> None:
     assert f"{names[1]} to {names[-1]}" in problem.what
 
 
-def test_factor_is_not_taken_for_a_shift_of_columns() -> None:
-    """Each of a run of regions is as large as the one beside it times the factor."""
+def test_factor_on_volumes_is_not_taken_for_a_shift_of_columns() -> None:
+    """Each of a run of volumes is as large as the one beside it times the factor."""
     people = simulate_people(3)
-    values = people.volumes.to_numpy(copy=True)
-    run = np.arange(20, 28)
-    values[:, run] *= 1e6 * 0.296 ** np.arange(8) / np.median(values[:, run], axis=0)
-    everyone = np.ones(len(values), dtype=bool)
-    scaled = values.copy()
-    scaled[people.is_b] *= 0.296
-    assert people.change(everyone, values).search() == set()
-    assert people.change(everyone, scaled).search() == {("suspect_factor", "B")}
+    values, run = people.volumes.to_numpy(copy=True), np.arange(30, 42)
+    values[:, run] *= 1e6 * 0.296 ** np.arange(12) / np.median(values[:, run], axis=0)
+    values[people.is_b, 24:] *= 0.296
+    table = make_block_table(
+        values=pd.DataFrame(values, columns=people.volumes.columns),
+        measures=["thickness"] * 24 + ["volume"] * 24,
+        ids=people.participants["participant_id"].tolist(),
+        divisions=[divide(BlockKind.SITE, people.participants["site"])],
+    )
+    assert table is not None
+    (suspicion,) = search_blocks(table)
+    assert (suspicion.code, suspicion.block.label) == ("suspect_factor", "B")
+    assert suspicion.what.startswith("volumes")
