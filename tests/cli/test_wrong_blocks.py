@@ -103,7 +103,7 @@ def test_a_shifted_site_is_a_warning(tables: dict[str, Path]) -> None:
         "regions of one site belong to other people than age, sex and head size"
         in text.replace(", head", " and head")
     )
-    assert "they fit the row one row above" in text
+    assert "they fit the row above" in text
 
 
 def test_python_speaks_of_arguments(

@@ -27,6 +27,7 @@ from rindices.tables.checks.report import make_problem
 from rindices.tables.layouts.sides import pair_sides
 
 _MAX_DOTS = 1_500  # people of a scatter plot
+_MIN_LINE = 3  # people through whom a line is drawn
 _N_NEIGHBOURS = 6  # regions that are drawn beside a shifted one
 
 
@@ -305,11 +306,24 @@ def _draw_link(table: BlockTable, suspicion: Suspicion) -> Chart:
                 alpha=0.7,
                 label=label,
             )
+            _draw_line(axes, shown[name], shown[table.regions[region]], colour)
+        axes.xaxis.set_major_formatter("{x:,.10g}")
+        axes.yaxis.set_major_formatter("{x:,.10g}")
         axes.set_xlabel(name if name != SEX else "sex (two codes)")
         axes.set_ylabel(table.regions[region])
         axes.legend(frameon=False, fontsize=8)
         alt = f"{table.regions[region]} against {name}; correlation {correlation:.2f} in the others."
         return make_chart(figure, "link", alt, data)
+
+
+def _draw_line(axes: Any, x: pd.Series, y: pd.Series, colour: str) -> None:
+    """Draw the line of least squares through some people."""
+    known = x.notna() & y.notna()
+    if known.sum() < _MIN_LINE or x[known].std() == 0:
+        return
+    slope, intercept = np.polyfit(x[known], y[known], 1)
+    ends = np.array([x[known].min(), x[known].max()])
+    axes.plot(ends, intercept + slope * ends, color=colour, linewidth=1.5)
 
 
 def _find_strongest_link(

@@ -502,10 +502,10 @@ class _Shift:
 
     def describe(self) -> str:
         """Return the shift in words."""
-        count = "one row" if abs(self.lag) == 1 else f"{abs(self.lag)} rows"
+        count = "" if abs(self.lag) == 1 else f"{abs(self.lag)} rows "
         where = "above" if self.lag < 0 else "below"
         cause = "usually a row was inserted or deleted"
-        return f"; they fit the row {count} {where}: {cause}"
+        return f"; they fit the row {count}{where}: {cause}"
 
 
 def _find_shifted_rows(
