@@ -205,7 +205,7 @@ def build_block_table(parts: "UnfilteredCohort") -> BlockTable | None:
     )
 
 
-def _order_as_in_file(parts: UnfilteredCohort) -> list[str]:
+def _order_as_in_file(parts: "UnfilteredCohort") -> list[str]:
     """Return the regions in the order of the columns: a header is moved by one column
     of the file, and regions are read in the order of their names.
     """
