@@ -2,7 +2,7 @@
 depend on the other people.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -51,6 +51,12 @@ def apply_in_blocks(
             *(_pad_block(array, start, block_size) for array in arrays)
         )[: len(block)]
     return result
+
+
+def split_blocks(array: AnyArray) -> Iterator[AnyArray]:
+    """Yield the blocks of rows of an array (N, ...), for sums over people."""
+    for start in range(0, len(array), BLOCK_SIZE):
+        yield array[start : start + BLOCK_SIZE]
 
 
 def shifted_matmul(

@@ -110,15 +110,15 @@ def test_people_of_whom_too_little_is_known_are_named() -> None:
 
 
 def test_notes_say_how_much_wider_intervals_are() -> None:
-    volumes, widening = np.array([[1.0, np.nan], [1.0, 2.0]]), np.array([1.25, 1.0])
-    (note,) = note_missing((), volumes, widening, "mm3")
+    is_short, widening = np.array([True, False]), np.array([1.25, 1.0])
+    (note,) = note_missing((), is_short, widening, "mm3")
     assert (
         note.what
         == "1 person lacks regions: R-indices come from the others, and their intervals are 25% wider on average"
     )
-    (warning,) = note_missing(["x"], volumes, widening, "any")
+    (warning,) = note_missing(["x"], is_short, widening, "any")
     assert "the table lacks 1 feature" in warning.what
-    assert note_missing((), np.ones((2, 2)), widening, "mm3") == []
+    assert note_missing((), np.zeros(2, dtype=bool), widening, "mm3") == []
 
 
 def make_named_cohort(**columns: list[float]) -> Cohort:

@@ -253,11 +253,24 @@ class ShiftHead(Head):
     def project(self, values: FloatArray) -> FloatArray:
         """Return ``prepare(values) @ weights`` (N, K), with fewer passes over N."""
         factor, offset, weights, shift = self._folded_arrays
-        if float(self.share) < IDENTITY_THRESHOLD:
+        if self.is_affine:
             return shifted_matmul(values, weights, shift)
         relative_size = values * factor
         relative_size += offset
         return shifted_matmul(log_with_tangent(relative_size), weights, shift)
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether the numbers are an affine map of prepared people: there is no log
+        transform.
+        """
+        return float(self.share) < IDENTITY_THRESHOLD
+
+    def fold_projection(self) -> tuple[FloatArray, FloatArray]:
+        """Return weights (R, K) and shift (K,) with ``project(values)`` = values @
+        weights - shift, of an affine head.
+        """
+        return self._folded_arrays[2:]
 
     @cached_property
     def _folded_arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:

@@ -96,30 +96,20 @@ class MissingRegions:
     log_determinant: FloatArray
 
     @classmethod
-    def compute(cls, groups: Sequence[MissingGroup], precision: FloatArray) -> Self:
-        """Return the missing regions of groups, side by side, for a
-        precision (R, R).
-        """
-        sizes = np.array([len(group.missing) for group in groups])
-        missing = np.full((len(groups), sizes.max()), len(precision))
-        for j, group in enumerate(groups):
-            missing[j, : sizes[j]] = group.missing
-        rows = np.concatenate([group.rows for group in groups])
-        numbers = np.repeat(
-            np.arange(len(groups)), [len(group.rows) for group in groups]
-        )
+    def compute(cls, batch: "_Batch", precision: FloatArray) -> Self:
+        """Return the missing regions of a batch of groups for a precision (R, R)."""
+        missing, diagonal = batch.missing, np.arange(batch.missing.shape[1])
         is_padding = missing == len(precision)
         padded = np.pad(precision, ((0, 1), (0, 1)))
         blocks = padded[missing[:, :, None], missing[:, None, :]]
-        diagonal = np.arange(missing.shape[1])
         blocks[:, diagonal, diagonal] += is_padding
         root = np.linalg.cholesky(blocks)
-        inverse_root = np.linalg.inv(root)
+        inverse_root = _invert_triangles(root)
         inverse_root[is_padding] = 0.0
         log_determinant = 2.0 * np.log(root[:, diagonal, diagonal]).sum(axis=1)
         return cls(
-            rows=rows,
-            group=numbers,
+            rows=batch.rows,
+            group=batch.group,
             missing=missing,
             inverse_root=inverse_root,
             log_determinant=log_determinant,
@@ -162,20 +152,14 @@ class MissingRegions:
 
     def sum_by_group(self, people: FloatArray) -> FloatArray:
         """Return the sum over the people of each group: (N, ...) -> (J, ...)."""
-        return np.stack([part.sum(axis=0) for part in self.split(people)])
+        starts = np.searchsorted(self.group, np.arange(len(self.missing)))
+        return np.asarray(np.add.reduceat(people, starts, axis=0))
 
     def sum_products(self, first: FloatArray, second: FloatArray) -> FloatArray:
         """Return the sum over the people of each group of products: (N, K), (N, T) ->
         (J, K, T).
         """
-        parts = zip(self.split(first), self.split(second), strict=True)
-        return np.stack([own.T @ other for own, other in parts])
-
-    def split(self, people: FloatArray) -> list[FloatArray]:
-        """Return numbers of the people (N, ...) group by group."""
-        return np.split(
-            people, np.searchsorted(self.group, np.arange(1, len(self.missing)))
-        )
+        return self.sum_by_group(first[:, :, None] * second[:, None, :])
 
     def add_blocks(self, target: FloatArray, blocks: FloatArray) -> None:
         """Add blocks (J, Q, Q) of the missing regions to a matrix (R, R), in place."""
@@ -203,6 +187,48 @@ class MissingRegions:
         ]
 
 
+def _invert_triangles(roots: FloatArray) -> FloatArray:
+    """Return the inverses of lower triangular matrices (J, Q, Q), row by row of all of
+    them.
+    """
+    inverse = np.zeros_like(roots)
+    for row in range(roots.shape[1]):
+        before = roots[:, row, None, :row] @ inverse[:, :row, :row]
+        inverse[:, row, :row] = -before[:, 0]
+        inverse[:, row, row] = 1.0
+        inverse[:, row, : row + 1] /= roots[:, row, row, None]
+    return inverse
+
+
+class _Batch(NamedTuple):
+    """Groups side by side, as `MissingRegions` has them.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (N,)
+    group : ndarray of shape (N,)
+    missing : ndarray of shape (J, Q)
+    """
+
+    rows: IntArray
+    group: IntArray
+    missing: IntArray
+
+    @classmethod
+    def join(cls, groups: Sequence[MissingGroup], n_regions: int) -> Self:
+        """Return groups side by side."""
+        sizes = [len(group.missing) for group in groups]
+        missing = np.full((len(groups), max(sizes)), n_regions)
+        for j, group in enumerate(groups):
+            missing[j, : sizes[j]] = group.missing
+        numbers = [len(group.rows) for group in groups]
+        return cls(
+            np.concatenate([group.rows for group in groups]),
+            np.repeat(np.arange(len(groups)), numbers),
+            missing,
+        )
+
+
 def iterate_missing_regions(
     values: FloatArray, precision: FloatArray
 ) -> Iterator[MissingRegions]:
@@ -217,9 +243,7 @@ def iterate_missing_regions(
 
 
 @lru_cache(maxsize=16)
-def _make_batches(
-    packed_mask: bytes, n_people: int, n_regions: int
-) -> list[list[MissingGroup]]:
+def _make_batches(packed_mask: bytes, n_people: int, n_regions: int) -> list[_Batch]:
     """Return the groups of a mask of missing cells, in batches; the iterations of a fit
     ask for the same few masks.
     """
@@ -235,7 +259,7 @@ def _make_batches(
             batches.append([])
             n_batch_people = len(group.rows)
         batches[-1].append(group)
-    return batches
+    return [_Batch.join(batch, n_regions) for batch in batches]
 
 
 def fill_missing_cells(

@@ -11,8 +11,9 @@ covariance of as many people as regions explains its own people. Shape letters: 
 people, R regions, P columns of the design.
 """
 
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -48,6 +49,7 @@ _CHANCE_SHARE, _CHANCE_NUMBER = (
     3,
 )  # of outlying measurements that may be found by chance
 _CANDIDATE_LIMIT = 4.0
+_SCREEN_MARGIN = 1e-6  # of rounding, relative to the limit
 _N_ROUNDS = 4  # of the robust regression
 _MAD_SCALE, _NORMAL_QUANTILE = (
     1.4826,
@@ -68,13 +70,12 @@ class CellComparison(NamedTuple):
     is_wrong: BoolArray
     expected: FloatArray
 
-    @property
-    def is_rare(self) -> bool:
-        """Whether so few cells are wrong that it may be by chance."""
-        return bool(
-            self.is_wrong.sum()
-            <= max(_CHANCE_SHARE * self.is_wrong.size, _CHANCE_NUMBER)
-        )
+    def is_rare(self, n_cells: int | None = None) -> bool:
+        """Return whether so few of a number of cells are wrong that it may be by
+        chance; by default, of all that were compared.
+        """
+        number = self.is_wrong.size if n_cells is None else n_cells
+        return bool(self.is_wrong.sum() <= max(_CHANCE_SHARE * number, _CHANCE_NUMBER))
 
     @property
     def is_failed(self) -> BoolArray:
@@ -158,6 +159,79 @@ def compare_new_cells(
         )
         is_wrong[rows] = np.abs(residuals[rows]) > NEW_LIMIT * scale
     return CellComparison(is_wrong, expected * sd)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellScreen:
+    """Clears new people of whom no cell can be wrong, without their wrapped residuals.
+
+    Regions are deviations from the mean of the training people in conditional standard
+    deviations. Without wrapping, residuals are their product with ``partial``. Wrapping
+    reduces a region i by e_i, and so changes the residual of another region j by e_i
+    times entry [i, j]. The sum of e_i times the largest entry of row i bounds the
+    change of all residuals.
+
+    Attributes
+    ----------
+    unit : ndarray of shape (R,)
+        Conditional standard deviation of each region, on the scale of the values.
+    partial : ndarray of shape (R, R)
+        Precision of the regions in these units. Its diagonal is 1.
+    slope, offset : ndarray of shape (R,)
+        The bound of a region of size x is slope * x - offset, and at least 0.
+    limit : float
+        Residual beyond which a cell is a candidate.
+    """
+
+    unit: FloatArray
+    partial: FloatArray
+    slope: FloatArray
+    offset: FloatArray
+    limit: float
+
+    @classmethod
+    def build(cls, sd: FloatArray, precision: FloatArray, scale: float) -> Self:
+        """Build the screen from the arguments of `compare_new_cells`."""
+        root = np.sqrt(np.diag(precision))
+        unit, partial = 1.0 / root, precision / np.outer(root, root)
+        others = np.abs(partial - np.diag(np.diag(partial))).max(axis=0, initial=0.0)
+        limit = _CANDIDATE_LIMIT * scale
+        conditional = unit / sd
+        # of the size of a value, by which it is reduced, and at MAX_SIZE a candidate
+        growth = WRAP_END / (WRAP_END - WRAP_START)
+        least = limit * conditional / (growth * (MAX_SIZE - WRAP_START))
+        others = np.maximum(others, least)
+        return cls(
+            unit=unit,
+            partial=partial,
+            slope=growth * others,
+            offset=growth * WRAP_START * others / conditional,
+            limit=limit,
+        )
+
+    def compute_condition(self) -> float:
+        """Return the condition number of ``partial``; NaN where it is not a number."""
+        if not np.isfinite(self.partial).all():
+            return float("nan")
+        values = np.linalg.eigvalsh(self.partial)
+        return float(values[-1] / values[0]) if values[0] > 0 else float("inf")
+
+    def find_suspects(self, regions: FloatArray, residuals: FloatArray) -> BoolArray:
+        """Return the mask (N,) of people who may have a wrong cell.
+
+        Parameters
+        ----------
+        regions, residuals : ndarray of shape (R, N)
+            In conditional standard deviations; ``residuals`` is partial @ regions.
+        """
+        bound = np.abs(regions)
+        bound *= self.slope[:, None]
+        bound -= self.offset[:, None]
+        np.maximum(bound, 0.0, out=bound)
+        largest = np.maximum(residuals.max(axis=0), -residuals.min(axis=0))
+        return np.asarray(
+            ~(largest + bound.sum(axis=0) < (1.0 - _SCREEN_MARGIN) * self.limit)
+        )
 
 
 def _compare_people(

@@ -8,8 +8,9 @@ exponentials. Shape letters: N people, R regions, M patterns, K steps, L levels,
 points of z, J models.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, reduce
+from functools import cache, cached_property, lru_cache, reduce
 from itertools import product
 from statistics import NormalDist
 from typing import NamedTuple, Self
@@ -182,6 +183,14 @@ class _Grid:
     table: FloatArray
     scale: float
 
+    @cached_property
+    def moments(self) -> FloatArray:
+        """The table, and the table times the severity of each pattern but the last,
+        (M * L, P).
+        """
+        by_pattern = [self.table * z[:, None] for z in self.other_points.T]
+        return np.concatenate([each.T for each in (self.table, *by_pattern)])
+
 
 @dataclass(frozen=True, kw_only=True)
 class _GridSums:
@@ -323,20 +332,11 @@ class SeverityPosterior:
 
     def compute_means(self, numbers: FloatArray) -> FloatArray:
         """Return the posterior means of the severities, (N, M * K) -> (N, M)."""
-        if self.grid is None:
-            return np.asarray(self._compute_probabilities(numbers)[0] @ self.points)
-        sums = _sum_over_grid(numbers, self.grid)
-        is_rare = ~(sums.total > _MIN_TOTAL)
-        sums.total[is_rare] = 1.0
-        means = np.concatenate(
-            [self.grid.other_points.T @ sums.joint, self.grid.levels[None] @ sums.last]
-        )
-        means /= sums.total
-        if is_rare.any():
-            means[:, is_rare] = (
-                self._compute_probabilities(numbers[is_rare])[0] @ self.points
-            ).T
-        return means.T
+        return np.asarray(compute_member_means([self], numbers.T[None])[0].T)
+
+    def sum_points(self, numbers: FloatArray) -> FloatArray:
+        """Return the posterior means point by point, (N, M * K) -> (N, M)."""
+        return np.asarray(self._compute_probabilities(numbers)[0] @ self.points)
 
     def compute_variances(self, numbers: FloatArray) -> FloatArray:
         """Return the posterior variances of the severities, (N, M * K) -> (N, M)."""
@@ -558,29 +558,90 @@ def _sum_over_grid(numbers: FloatArray, grid: _Grid) -> _GridSums:
     matrix products with the table: M * L exponentials per person instead of L^M. Each
     factor is divided by its largest value, which ``log_scale`` keeps.
     """
-    n_steps, people = grid.basis.shape[1], numbers.T
-    factors, log_scale = [], np.full(people.shape[1], grid.scale)
-    for m, own in enumerate(grid.own):
-        density = grid.basis @ people[m * n_steps : (m + 1) * n_steps]
-        density += own[:, None]
-        top = density.max(axis=0)
-        density -= top
-        factors.append(np.exp(density, out=density))
-        log_scale += top
-    others = np.ones((1, people.shape[1]))
-    for factor in factors[:-1]:
-        others = (others[:, None] * factor).reshape(
-            len(others) * len(factor), people.shape[1]
-        )
-    joint = grid.table @ factors[-1]
+    factors, tops = _compute_factors(numbers.T[None], grid.basis, grid.own[None])
+    others, last_factor = _multiply_others(factors[0]), factors[0, -1]
+    joint = grid.table @ last_factor
     joint *= others
     last = grid.table.T @ others
-    last *= factors[-1]
+    last *= last_factor
     return _GridSums(
         others=others,
-        last_factor=factors[-1],
+        last_factor=last_factor,
         joint=joint,
         last=last,
         total=last.sum(axis=0),
-        log_scale=log_scale,
+        log_scale=grid.scale + tops[0].sum(axis=0),
     )
+
+
+def _compute_factors(
+    people: FloatArray, basis: FloatArray, own: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the factor of each pattern of S members, (S, M, L, N), of which the
+    largest is 1, and the log (S, M, N) of what it was divided by.
+
+    Parameters
+    ----------
+    people : ndarray of shape (S, M * K, N)
+    basis : ndarray of shape (L, K)
+    own : ndarray of shape (S, M, L)
+    """
+    n_members, n_patterns, _ = own.shape
+    blocks = people.reshape(n_members, n_patterns, basis.shape[1], people.shape[2])
+    density = basis @ blocks
+    density += own[..., None]
+    top = density.max(axis=2)
+    density -= top[:, :, None]
+    return np.exp(density, out=density), top
+
+
+def _multiply_others(factors: FloatArray) -> FloatArray:
+    """Return the product (P, N) of the factors (M, L, N) of all patterns but the
+    last.
+    """
+    others = np.ones((1, factors.shape[2]))
+    for k, factor in enumerate(factors[:-1]):
+        product = factor if not k else others[:, None] * factor
+        others = product.reshape(-1, factors.shape[2])
+    return others
+
+
+def compute_member_means(
+    posteriors: Sequence[SeverityPosterior], numbers: FloatArray
+) -> FloatArray:
+    """Return the posterior means of the severities of S members.
+
+    On a grid, the sums over all severities but the last are one product with the table,
+    and with the table times each of these severities.
+
+    Parameters
+    ----------
+    posteriors : sequence of SeverityPosterior
+        With equally many patterns and steps.
+    numbers : ndarray of shape (S, M * K, N)
+
+    Returns
+    -------
+    ndarray of shape (S, M, N)
+    """
+    grids = [each.grid for each in posteriors if each.grid is not None]
+    if len(grids) < len(posteriors):
+        pairs = zip(posteriors, numbers, strict=True)
+        return np.stack([each.sum_points(own.T).T for each, own in pairs])
+    all_own = np.stack([grid.own for grid in grids])
+    factors = _compute_factors(numbers, grids[0].basis, all_own)[0]
+    means = np.empty((*all_own.shape[:2], numbers.shape[2]))
+    for posterior, grid, own, mean, person in zip(
+        posteriors, grids, factors, means, numbers, strict=True
+    ):
+        sums = (grid.moments @ _multiply_others(own)).reshape(own.shape)
+        sums *= own[-1]
+        total = sums[0].sum(axis=0)
+        mean[-1] = grid.levels @ sums[0]
+        sums[1:].sum(axis=1, out=mean[:-1])
+        is_rare = ~(total > _MIN_TOTAL)
+        total[is_rare] = 1.0
+        mean /= total
+        if is_rare.any():
+            mean[:, is_rare] = posterior.sum_points(person[:, is_rare].T).T
+    return means

@@ -10,7 +10,8 @@ from statistics import NormalDist
 import numpy as np
 import pandas as pd
 
-from rindices._typing import BoolArray, FloatArray
+from rindices._typing import BoolArray, FloatArray, IntArray
+from rindices.blocks import split_blocks
 from rindices.errors import (
     ModelError,
     OffenderKind,
@@ -159,11 +160,18 @@ def check_scale(values: FloatArray, regions: Sequence[str], unit: str = "") -> N
     unit : str
         Unit that the model was trained on. Raises ModelError.
     """
-    is_empty = np.isnan(values).all(
-        axis=0
-    )  # a region that nobody has counts as that of controls
-    median = np.nanmedian(np.where(is_empty, CONTROL_MEAN, values), axis=0)
-    shift = np.abs(median - CONTROL_MEAN) / CONTROL_SD
+    limit = _MAX_MEDIAN_SHIFT * CONTROL_SD
+    # a median is far only if half of the values are; counting is faster
+    n_near, n_far = np.zeros((2, values.shape[1]), dtype=np.intp)
+    for block in split_blocks(values):
+        size = np.abs(block - CONTROL_MEAN)
+        n_near += np.count_nonzero(size <= limit, axis=0)
+        n_far += np.count_nonzero(size > limit, axis=0)
+    suspects = np.flatnonzero((n_far > 0) & (n_far >= n_near))
+    shift = np.zeros(values.shape[1])
+    shift[suspects] = (
+        np.abs(np.nanmedian(values[:, suspects], axis=0) - CONTROL_MEAN) / CONTROL_SD
+    )
     shifted = np.flatnonzero(shift > _MAX_MEDIAN_SHIFT)
     if shifted.size:
         nouns = get_nouns(unit)
@@ -191,17 +199,16 @@ def note_training_people(
     mean, sd : (R,)
         Of the prepared training people.
     """
-    n_cells = np.isfinite(values).sum(axis=0)
+    n_cells, centre, products = _sum_products(values)
     is_compared = n_cells >= _MIN_COMPARED
     if not is_compared.any():
         return []
-    z = (values[:, is_compared] - mean[is_compared]) / sd[is_compared]
-    squares = n_cells[is_compared] * np.nanmean(z, axis=0) ** 2
-    filled = np.nan_to_num(z - np.nanmean(z, axis=0)) / np.maximum(
-        np.nanstd(z, axis=0), 1e-12
-    )
-    eigenvalues = np.linalg.svd(filled, compute_uv=False) ** 2
-    freedom = eigenvalues.sum() ** 2 / max(float(np.sum(eigenvalues**2)), 1e-12)
+    n_cells, sd = n_cells[is_compared], sd[is_compared]
+    squares = n_cells * np.square((centre - mean)[is_compared] / sd)
+    products = products[np.ix_(is_compared, is_compared)]
+    own_sd = np.maximum(np.sqrt(np.diag(products) / n_cells), 1e-12 * sd)
+    products /= np.outer(own_sd, own_sd)
+    freedom = np.trace(products) ** 2 / max(float(np.square(products).sum()), 1e-12)
     spread = 2.0 / (
         9.0 * freedom
     )  # the cube root of chi-square is nearly normal (Wilson and Hilferty 1931)
@@ -222,6 +229,25 @@ def note_training_people(
             code=ProblemCode.TRAINING_PEOPLE,
         )
     ]
+
+
+def _sum_products(values: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return the number (R,) of finite cells of people (N, R), their mean (R,), and the
+    products (R, R) of what is left of them; cells that are not finite count as the
+    mean.
+    """
+    n_cells, total = np.zeros((2, values.shape[1]))
+    for block in split_blocks(values):
+        is_finite = np.isfinite(block)
+        n_cells += np.count_nonzero(is_finite, axis=0)
+        total += np.where(is_finite, block, 0.0).sum(axis=0)
+    centre = total / np.maximum(n_cells, 1)
+    products = np.zeros((values.shape[1],) * 2)
+    for block in split_blocks(values):
+        deviations = np.subtract(block, centre, order="F")
+        deviations[~np.isfinite(deviations)] = 0.0
+        products += deviations.T @ deviations
+    return n_cells.astype(np.intp), centre, products
 
 
 def relate_to_novel(
@@ -394,7 +420,10 @@ def _list_outlying_measurements(cells: pd.DataFrame) -> str:
 
 
 def report_outlying_measurements(
-    cohort: Cohort, comparison: CellComparison, policy: str
+    cohort: Cohort,
+    comparison: CellComparison,
+    policy: str,
+    n_cells: int | None = None,
 ) -> list[Problem]:
     """Return what to say about people whose row has failed, and about other wrong
     cells.
@@ -403,12 +432,15 @@ def report_outlying_measurements(
     ----------
     policy : str
         ``model``: they are treated as missing. ``error``: they are refused.
+    n_cells : int or None
+        Number of cells of the table, of which these are some people. None for all
+        people.
     """
     if not comparison.is_wrong.any():
         return []
     regions, is_failed = get_nouns(cohort.unit).regions, comparison.is_failed
     is_refused, ending = policy == "error", "; treated as missing"
-    severity = Severity.NOTE if comparison.is_rare else Severity.WARNING
+    severity = Severity.NOTE if comparison.is_rare(n_cells) else Severity.WARNING
     cure = "use them all the same: --on-outlier keep"
     if is_refused:
         severity, ending = Severity.ERROR, ""
@@ -470,7 +502,7 @@ def resolve_on_outlier(
 
 
 def note_missing(
-    absent: Sequence[str], volumes: FloatArray, widening: FloatArray, unit: str
+    absent: Sequence[str], is_short: BoolArray, widening: FloatArray, unit: str
 ) -> list[Problem]:
     """Return what to say about missing regions and cells.
 
@@ -478,15 +510,14 @@ def note_missing(
     ----------
     absent : sequence of str
         Regions that the table lacks.
-    volumes : ndarray of shape (N, R)
-        With NaN where cells are missing.
+    is_short : ndarray of shape (N,)
+        Whether a person lacks a cell.
     widening : ndarray of shape (N,)
         Factor by which the intervals are wider than with all regions, a mean over
         patterns.
     unit : str
         Of the table, for the words.
     """
-    is_short = np.isnan(volumes).any(axis=1)
     if not is_short.any():
         return []
     nouns = get_nouns(unit)

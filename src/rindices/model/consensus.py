@@ -8,13 +8,13 @@ block, R regions, M patterns, S members, Q missing regions.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial, reduce
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from rindices._typing import AnyArray, FloatArray, IntArray
+from rindices._typing import AnyArray, BoolArray, FloatArray, IntArray
 from rindices.blocks import BLOCK_SIZE, apply_in_blocks
 from rindices.errors import ModelError
 from rindices.learners.inference import (
@@ -28,6 +28,7 @@ from rindices.learners.missing_cells import (
     group_by_missing_cells,
 )
 from rindices.model.file import ModelContent
+from rindices.model.fused import FusedMembers, order_members
 from rindices.model.unusual import TrainingDistribution
 from rindices.preprocess.standardise import CONTROL_MEAN
 
@@ -54,12 +55,37 @@ class ConsensusResult:
     added : ndarray of shape (N, M) or None
         Variance over the possible values of missing regions. None if nothing is
         missing.
+    is_complete : ndarray of shape (N,)
+        Whether the person lacks no region.
+    is_suspect : ndarray of shape (N,)
+        Whether a cell of the person may be wrong. True where nobody has looked.
     """
 
     indices: FloatArray
     variance: FloatArray
     distances: FloatArray | None
     added: FloatArray | None
+    is_complete: BoolArray
+    is_suspect: BoolArray
+
+    def replace_rows(self, rows: IntArray, other: Self) -> Self:
+        """Return the result with the R-indices of some people (K,) from another; how
+        far they are from the training people stays.
+        """
+        none = np.zeros_like(self.indices)
+        added = none if self.added is None else self.added.copy()
+        added[rows] = 0.0 if other.added is None else other.added
+        result = replace(
+            self,
+            indices=self.indices.copy(),
+            variance=self.variance.copy(),
+            added=added,
+            is_complete=self.is_complete.copy(),
+        )
+        result.indices[rows] = other.indices
+        result.variance[rows] = other.variance
+        result.is_complete[rows] = other.is_complete
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,14 +128,16 @@ class ConsensusInference:
             np.empty((len(is_complete), 0)) if weights is None else weights,
         ]
         columns = _apply_by_missing(self._compute_block, arrays)
-        indices, variance, added, distances = np.split(
+        indices, variance, added, others = np.split(
             columns, n_patterns * np.arange(1, 4), axis=1
         )
         return ConsensusResult(
             indices=indices,
             variance=variance,
-            distances=distances[:, 0] if self.model.has_distances else None,
+            distances=others[:, 0] if self.model.has_distances else None,
             added=None if is_complete.all() else added,
+            is_complete=is_complete,
+            is_suspect=others[:, -1] > 0.0,
         )
 
     def compute_distances(self, inputs: Sequence[AnyArray]) -> FloatArray:
@@ -142,9 +170,7 @@ class ConsensusInference:
         ``missing``, if any.
         """
         scaled = self.model.preprocessing.change_scale(volumes)
-        members = self._infer_members(
-            missing, self._prepare_for_members(scaled, *others)
-        )
+        members = self._compute_members(missing, scaled, *others)[0]
         return np.concatenate([each.T for each in members]).T
 
     def _infer_members(
@@ -153,44 +179,57 @@ class ConsensusInference:
         """Return the R-indices (S, B, M) of people who lack some regions, in the order
         of the consensus.
         """
-        columns, orders = (
-            self._leave_out(missing).infer(prepared),
-            np.array(self.model.orders),
-        )
-        members = columns.T.reshape(*orders.shape, -1)
-        return np.asarray(
-            members[np.arange(len(orders))[:, None], orders].transpose(0, 2, 1)
+        columns, orders = self._leave_out(missing).infer(prepared), self.model.orders
+        return order_members(
+            columns.T.reshape(len(orders), -1, columns.shape[0]), orders
         )
 
     def _compute_block(
         self, missing: IntArray | None, volumes: FloatArray, *others: AnyArray
     ) -> FloatArray:
         """Return R-indices, their variance among members, their added variance and the
-        distance, (B, 3 M + 1).
+        distance, and whether a cell may be wrong, (B, 3 M + 2); models without
+        distances have one column less.
 
         These people lack the regions ``missing``, if any. The last argument has the
         weights of members (B, S), or (B, 0).
         """
         *columns, weights = others
-        preprocessing, training = self.model.preprocessing, self.model.training
-        scaled = preprocessing.change_scale(volumes)
-        prepared = self._prepare_for_members(scaled, *columns)
-        members, added_variance = (
-            self._infer_members(missing, prepared),
-            self._leave_out(missing).added_variance,
-        )
+        scaled = self.model.preprocessing.change_scale(volumes)
+        members, distances = self._compute_members(missing, scaled, *columns)
+        added_variance = self._leave_out(missing).added_variance
         mean = average_members(members)
         indices = average_weighted(members, weights) if weights.shape[1] else mean
         added = np.broadcast_to(added_variance[list(self.model.orders[0])], mean.shape)
-        parts = [indices.T, average_members(np.square(members - mean)).T, added.T]
+        variance = average_members(np.square(members - mean))
+        return np.concatenate([indices.T, variance.T, added.T, distances]).T
+
+    def _compute_members(
+        self, missing: IntArray | None, scaled: FloatArray, *columns: AnyArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the R-indices of members (S, B, M) in the order of the consensus, and
+        the distance, if there is any, and whether a cell may be wrong, (2, B) or (1,
+        B).
+        """
+        fused = None if missing is not None else self._fused
+        if fused is not None:
+            result = fused.compute(scaled, columns[0])
+            return order_members(result.members, self.model.orders), result.checks
+        prepared = self._prepare_for_members(scaled, *columns)
+        preprocessing, training = self.model.preprocessing, self.model.training
+        checks = [np.ones(len(scaled))]
         if training is not None and self.model.has_distances:
             values = (
                 preprocessing.prepare_scaled(scaled, *columns)
                 if self.model.pipelines
                 else prepared[0]
             )
-            parts.append(compute_measured_distances(values, missing, training)[None])
-        return np.concatenate(parts).T
+            checks.insert(0, compute_measured_distances(values, missing, training))
+        return self._infer_members(missing, prepared), np.stack(checks)
+
+    @cached_property
+    def _fused(self) -> FusedMembers | None:
+        return FusedMembers.build(self.model)
 
     def _leave_out(self, missing: IntArray | None) -> "MeasuredInference":
         """Return the inference without some regions."""
@@ -236,7 +275,10 @@ def _apply_by_missing(
     is_complete = find_complete_rows(arrays[0])
     if is_complete.all():
         return apply_in_blocks(partial(compute, None), *arrays)
-    groups = [(np.flatnonzero(is_complete), None), *group_by_missing_cells(arrays[0])]
+    groups: list[tuple[IntArray, IntArray | None]] = [
+        *([(np.flatnonzero(is_complete), None)] if is_complete.any() else []),
+        *group_by_missing_cells(arrays[0]),
+    ]
     order = np.concatenate([rows for rows, _ in groups])
     people = [
         np.ascontiguousarray(array[order]) for array in arrays

@@ -6,7 +6,7 @@ Its file holds all that a new table needs, and no code.
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from importlib import import_module
 from os import PathLike
@@ -28,10 +28,11 @@ from rindices.errors import (
     name_problem_arguments,
 )
 from rindices.learners.missing_cells import complete_people
+from rindices.learners.outlying_measurements import CellComparison
 from rindices.model import apply_checks
 from rindices.model.apply_checks import MIN_INFORMATION
 from rindices.model.centiles import add_centiles
-from rindices.model.consensus import ConsensusInference
+from rindices.model.consensus import ConsensusInference, ConsensusResult
 from rindices.model.file import ModelContent, read_model, write_model
 from rindices.model.unusual import (
     TrainingDistribution,
@@ -268,11 +269,10 @@ class FittedModel(ModelContent):
             sd = np.sqrt(np.diag(self.training.covariance))
             # models are fitted to first visits
             is_first = ~combined.people[ID].duplicated().to_numpy()
-            notes += apply_checks.note_training_people(
-                values[is_first], self.training.mean, sd
-            )
-        is_wrong, outliers = self._find_outlying_measurements(combined, on_outlier)
-        result = self._infer(combined, absent, min_information, is_wrong=is_wrong)
+            firsts = values if is_first.all() else values[is_first]
+            notes += apply_checks.note_training_people(firsts, self.training.mean, sd)
+        policy = self._resolve_on_outlier(on_outlier)
+        result = self._infer(combined, absent, min_information, policy=policy)
         if centiles:
             result = self._add_centiles(result, combined)
         _refuse_people_without_index(result, on_missing)
@@ -288,7 +288,6 @@ class FittedModel(ModelContent):
                 *warnings_of_table,
                 *self._note_missing_outputs(),
                 *notes,
-                *outliers,
                 *result.problems,
                 *problems,
             ]
@@ -335,11 +334,8 @@ class FittedModel(ModelContent):
         # a table that lacks regions is refused with its first chunk, if at all
         combined, _ = apply_checks.add_missing_regions(combined, self.regions, "model")
         self._review_or_raise(combined, is_whole_table=False)
-        is_wrong, outliers = self._find_outlying_measurements(combined, on_outlier)
-        result = self._infer(combined, is_wrong=is_wrong)
-        if centiles:
-            result = self._add_centiles(result, combined)
-        return result._replace(problems=[*outliers, *result.problems])
+        result = self._infer(combined, policy=self._resolve_on_outlier(on_outlier))
+        return self._add_centiles(result, combined) if centiles else result
 
     def _review_or_raise(
         self, cohort: Cohort, is_whole_table: bool = True
@@ -361,39 +357,79 @@ class FittedModel(ModelContent):
         ):  # such results are refused later
             return apply_in_blocks(self.preprocessing.prepare_block, *inputs)
 
-    def _find_outlying_measurements(
-        self, cohort: Cohort, on_outlier: str | None
-    ) -> tuple[BoolArray | None, list[Problem]]:
-        """Return the cells (N, R) that do not fit the person's others, except in failed
-        rows, and what to report.
+    def _resolve_on_outlier(self, requested: str | None) -> str:
+        """Return what to do with cells that do not fit the person's others; ``keep``
+        where they cannot be found.
         """
-        policy = apply_checks.resolve_on_outlier(
-            on_outlier, self.card.unit, self.has_reference_alone
+        if not self.has_distances:
+            return "keep"
+        return apply_checks.resolve_on_outlier(
+            requested, self.card.unit, self.has_reference_alone
         )
-        if self.training is None or not self.has_distances or policy == "keep":
-            return None, []
-        values = self._prepare(cohort)
-        comparison = self.training.compare_cells(values)
-        if not comparison.is_wrong.any():
-            return None, []
-        aligned = replace(cohort, volumes=cohort.volumes[list(self.regions)])
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # of a model that was altered
+
+    def _find_outlying_measurements(
+        self, cohort: Cohort, inputs: Sequence[AnyArray], rows: IntArray, policy: str
+    ) -> tuple[IntArray, BoolArray, list[Problem]]:
+        """Return who of some people (K,) has cells that do not fit the others, which
+        cells, (J,) and (J, R), and what to report; failed rows have none.
+        """
+        none = np.zeros((0, len(self.regions)), dtype=bool)
+        if policy == "keep" or self.training is None or not len(rows):
+            return rows[:0], none, []
+        # results that are not finite are refused later
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            values = self._prepare_rows(inputs, rows)
+            comparison = self.training.compare_cells(values)
+            has_wrong = comparison.is_wrong.any(axis=1)
+            if not has_wrong.any():
+                return rows[:0], none, []
+            rows, volumes = rows[has_wrong], take_rows(inputs[0], rows[has_wrong])
+            is_wrong = comparison.is_wrong[has_wrong]
             expected = self.preprocessing.restore(
-                aligned.volumes.to_numpy(dtype=float), values, comparison.expected
+                volumes, values[has_wrong], comparison.expected[has_wrong]
             )
-        comparison = comparison._replace(expected=expected)
+        comparison, taken = CellComparison(is_wrong, expected), cohort.take(rows)
+        named = pd.DataFrame(volumes, columns=list(self.regions))
+        report = apply_checks.report_outlying_measurements(
+            replace(taken, volumes=named), comparison, policy, inputs[0].size
+        )
         if policy == "error":
-            raise ModelError(
-                apply_checks.report_outlying_measurements(aligned, comparison, policy)
-            )
-        comparison = comparison._replace(
-            is_wrong=comparison.is_wrong & ~comparison.is_failed[:, None]
+            raise ModelError(report)
+        return rows, is_wrong & ~comparison.is_failed[:, None], report
+
+    def _prepare_rows(self, inputs: Sequence[AnyArray], rows: IntArray) -> FloatArray:
+        """Return the values (K, R) of some people as the pipeline of everyone prepares
+        them.
+        """
+        return apply_in_blocks(
+            self.preprocessing.prepare_block,
+            *(take_rows(array, rows) for array in inputs),
         )
-        return comparison.is_wrong, apply_checks.report_outlying_measurements(
-            aligned, comparison, policy
+
+    def _compute_indices(
+        self,
+        cohort: Cohort,
+        inputs: Sequence[AnyArray],
+        weights: FloatArray | None,
+        policy: str,
+    ) -> tuple[ConsensusResult, list[Problem]]:
+        """Return the R-indices of people, and what to report of their cells.
+
+        Cells that do not fit the person's others are missing for the R-indices, unless
+        the policy keeps or refuses them; how unusual a person is, all cells say.
+        """
+        inferred = self._consensus.compute_indices(inputs, weights)
+        suspects = np.flatnonzero(inferred.is_suspect)
+        rows, is_wrong, problems = self._find_outlying_measurements(
+            cohort, inputs, suspects, policy
         )
+        if not is_wrong.any():
+            return inferred, problems
+        volumes, *others = (take_rows(array, rows) for array in inputs)
+        again = self._consensus.compute_indices(
+            [np.where(is_wrong, np.nan, volumes), *others]
+        )
+        return inferred.replace_rows(rows, again), problems
 
     def _infer(
         self,
@@ -401,42 +437,36 @@ class FittedModel(ModelContent):
         absent: Sequence[str] = (),
         min_information: float = MIN_INFORMATION,
         weights: FloatArray | None = None,
-        is_wrong: BoolArray | None = None,
+        policy: str = "keep",
     ) -> ApplyResult:
         """Return the R-indices of people who have the regions of the model, and how
         unusual they are.
-
-        Cells that are wrong (N, R) are missing for the R-indices; how unusual a person
-        is, all cells say.
         """
-        volumes, *others = inputs = self.preprocessing.inputs(cohort)
-        measured = volumes if is_wrong is None else np.where(is_wrong, np.nan, volumes)
+        inputs = self.preprocessing.inputs(cohort)
         # results that are not finite are refused below
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            inferred = self._consensus.compute_indices([measured, *others], weights)
+            inferred, problems = self._compute_indices(cohort, inputs, weights, policy)
             variance, added = inferred.variance, inferred.added
             distances = inferred.distances
-            if is_wrong is not None and distances is not None:
-                rows = np.flatnonzero(is_wrong.any(axis=1))
-                distances[rows] = self._consensus.compute_distances(
-                    [take_rows(array, rows) for array in inputs]
-                )
             flagged = self._find_unusual(inputs, cohort.covariates, distances)
             columns = self._make_index_columns(inferred.indices, variance, added)
-        problems, is_short = [], np.zeros(len(volumes), dtype=bool)
+        is_short = np.zeros(len(cohort), dtype=bool)
         if self.intervals is not None:
-            columns["information"] = np.ones(len(volumes))
+            columns["information"] = np.ones(len(cohort))
         if added is not None and self.intervals is not None:
             columns["information"] = apply_checks.compute_information(
                 added, self.intervals.knots.var(axis=1)
             )
             is_short = columns["information"] < min_information
-            problems = apply_checks.report_people_without_index(
+            problems += apply_checks.report_people_without_index(
                 cohort, is_short, min_information
             )
             widening = self.intervals.compute_widening(variance, added).mean(axis=1)
             problems += apply_checks.note_missing(
-                absent, measured[~is_short], widening[~is_short], cohort.unit
+                absent,
+                ~inferred.is_complete[~is_short],
+                widening[~is_short],
+                cohort.unit,
             )
         people = cohort.people
         ids = {name: people[name].array for name in (ID, SESSION) if name in people}
@@ -463,15 +493,8 @@ class FittedModel(ModelContent):
         """Return who is unusual, given the inputs of the pipeline and the distances
         (N,) from the training people.
         """
-
-        def prepare_rows(rows: IntArray) -> FloatArray:
-            return apply_in_blocks(
-                self.preprocessing.prepare_block,
-                *(take_rows(array, rows) for array in inputs),
-            )
-
         return self._unusual_detector.assess(
-            inputs[0], covariates, distances, prepare_rows
+            inputs[0], covariates, distances, partial(self._prepare_rows, inputs)
         )
 
     @name_arguments()

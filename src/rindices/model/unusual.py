@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks, shifted_matmul, take_rows
 from rindices.errors import Problem, ProblemCode, Severity, join_names
-from rindices.learners.outlying_measurements import CellComparison, compare_new_cells
+from rindices.learners.outlying_measurements import CellComparison, CellScreen, compare_new_cells
 from rindices.preprocess.residualise import (
     CovariateCoding,
     NumericCovariate,
@@ -188,6 +188,11 @@ class TrainingDistribution:
             values - self.mean, sd, self.precision, self.residual_scale
         )
         return comparison._replace(expected=self.mean + comparison.expected)
+
+    def make_screen(self) -> CellScreen:
+        """Return the screen of people before `compare_cells`."""
+        sd = np.sqrt(np.diag(self.covariance))
+        return CellScreen.build(sd, self.precision, self.residual_scale)
 
     def compute_contributions(self, values: FloatArray) -> FloatArray:
         """Return the contribution of each region to the squared distance, its row sum:

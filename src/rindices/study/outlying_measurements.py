@@ -95,7 +95,7 @@ def check_cells(
     )
     # a table with few outlying measurements stays complete, which is faster to learn
     # from
-    instead = comparison.expected if comparison.is_rare else np.nan
+    instead = comparison.expected if comparison.is_rare() else np.nan
     volumes = scans.volumes.mask(comparison.is_wrong & ~is_failed, instead)
     learnt, applied = (
         _set_volumes(cohort, scans, each) for each in (volumes.mask(is_failed), volumes)

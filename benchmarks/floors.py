@@ -1,0 +1,238 @@
+"""Processor time of the code in turns with an earlier commit, and with bare loops.
+
+    git worktree add --detach /elsewhere/before a673d7a
+    python -m benchmarks.floors --before /elsewhere/before [--rows NAME ...]
+
+Each row is one piece of work, which a process of its own does with the code of this
+commit and then with the earlier code (``rindices`` alone; this script drives both), in
+turns. Seconds are user and system time of one thread, medians of three; a ratio is this
+commit over the earlier one. Load of other programs changes both sides of a ratio, not
+the ratio. Rows of bare loops have no earlier code: they are what ``apply`` is compared
+with. Writes ``results/floors.json`` and ``.md``; rows that are not named keep their
+results.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+ROOT = Path(__file__).resolve().parents[1]
+OUT = ROOT / "benchmarks" / "results" / "floors.json"
+N_TURNS, REGIONS, MEMBERS, PATTERNS = 3, 139, 10, 3
+SHAPES = ("straight", "curved")
+SMALL, LARGE = 20_000, 200_000
+MISSING_SHARE, MISSING_SETS = 0.1, 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A piece of work.
+
+    Attributes
+    ----------
+    text : str
+        What it is, for the page.
+    work : callable
+        Does it in a folder and returns seconds.
+    people : int
+        By whom seconds are divided; 0 for a whole study.
+    compared_with : str
+        Another row, of which this one is a multiple as well; empty for none.
+    has_before : bool
+        Whether the earlier code does it as well.
+    """
+
+    text: str
+    work: Callable[[Path], float]
+    people: int = 0
+    compared_with: str = ""
+    has_before: bool = True
+
+
+def read_seconds() -> float:
+    """Return user and system seconds of this process and its children."""
+    return sum(os.times()[:4])
+
+
+def prepare(folder: Path) -> None:
+    """Write models and people, once for both sides."""
+    import rindices as ri
+    from rindices.experiments.reference import load_reference
+
+    cohort = ri.simulate_cohort("basic", seed=0).cohort
+    for shape in SHAPES:
+        settings: Any = {"shape": shape}
+        model = ri.fit(
+            cohort, PATTERNS, members=MEMBERS, seed=0, method_settings=settings
+        )
+        model.save(folder / f"{shape}.safetensors")
+    volumes, covariates = load_reference().draw(LARGE, np.random.default_rng(7))
+    volumes.to_pickle(folder / "volumes.pkl")
+    covariates.to_pickle(folder / "covariates.pkl")
+
+
+def make_people(folder: Path, number: int) -> Any:
+    """Return the first of the people as a cohort."""
+    import rindices as ri
+
+    frames = (
+        pd.read_pickle(folder / f"{name}.pkl").iloc[:number].reset_index(drop=True)
+        for name in ("volumes", "covariates")
+    )
+    volumes, covariates = frames
+    people = pd.DataFrame({"participant_id": [f"sub-{k:07d}" for k in range(number)]})
+    like = ri.simulate_cohort("tiny", seed=0).cohort
+    return replace(like, volumes=volumes, covariates=covariates, people=people)
+
+
+def apply_model(shape: str, number: int) -> Callable[[Path], float]:
+    """Return the work of `FittedModel.apply` to people in memory."""
+
+    def work(folder: Path) -> float:
+        import rindices as ri
+
+        people = make_people(folder, number)
+        model = ri.load(folder / f"{shape}.safetensors")
+        model.apply(people.take(np.arange(1_000)))
+        start = read_seconds()
+        model.apply(people)
+        return read_seconds() - start
+
+    return work
+
+
+def multiply(folder: Path) -> float:
+    """Multiply people by one matrix with a column for each pattern of each member."""
+    volumes = pd.read_pickle(folder / "volumes.pkl").to_numpy(dtype=float)
+    matrix = np.random.default_rng(0).normal(size=(REGIONS, PATTERNS * MEMBERS))
+    volumes[:SMALL] @ matrix
+    start = read_seconds()
+    volumes @ matrix
+    return read_seconds() - start
+
+
+ROWS = {
+    f"apply {shape} {number}": Row(
+        text=f"`apply` in memory, {shape} patterns, {number:,} people",
+        work=apply_model(shape, number),
+        people=number,
+        compared_with="product",
+    )
+    for shape in SHAPES
+    for number in (SMALL, LARGE)
+} | {
+    "product": Row(
+        text=f"one product of N x {REGIONS} by {REGIONS} x {PATTERNS * MEMBERS}",
+        work=multiply,
+        people=LARGE,
+        has_before=False,
+    ),
+}
+
+
+def run_in_process(name: str, folder: Path, root: Path) -> float:
+    """Do the work of a row in a process of its own, with the code below a folder."""
+    threads = dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"
+    )
+    module = [sys.executable, "-m", "benchmarks.floors"]
+    command = [*module, "--work", name, "--folder", str(folder)]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | threads | {"PYTHONPATH": str(root / "src")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return float(done.stdout.split()[-1])
+
+
+def measure(name: str, folder: Path, before: Path) -> dict[str, float]:
+    """Return the seconds of a row on both sides, medians over turns."""
+    sides = {"now": ROOT} | ({"before": before} if ROWS[name].has_before else {})
+    seconds: dict[str, list[float]] = {side: [] for side in sides}
+    for _ in range(N_TURNS):
+        for side, root in sides.items():
+            seconds[side].append(run_in_process(name, folder, root))
+    result = {side: median(values) for side, values in seconds.items()}
+    if "before" in result:
+        result["ratio"] = result["now"] / result["before"]
+    print(name, {key: round(value, 3) for key, value in result.items()}, flush=True)
+    return result
+
+
+def format_row(name: str, results: dict[str, dict[str, float]]) -> str:
+    """Return the line of a row."""
+    row, own = ROWS[name], results[name]
+    sides = [own.get(side) for side in ("before", "now")]
+    unit = 1e6 / row.people if row.people else 1.0
+    form = "{:.1f} us a person" if row.people else "{:.1f} s"
+    cells = ["" if side is None else form.format(side * unit) for side in sides]
+    ratio = f"{own['ratio']:.2f}" if "ratio" in own else ""
+    multiple = ""
+    if row.compared_with in results:
+        other = ROWS[row.compared_with]
+        floor = results[row.compared_with]["now"] / max(other.people, 1)
+        multiple = f"{own['now'] / max(row.people, 1) / floor:.1f}"
+    return f"| {row.text} | {' | '.join(cells)} | {ratio} | {multiple} |"
+
+
+def format_page(measured: dict[str, Any]) -> str:
+    """Return the results as a page."""
+    lines = [
+        "# Cost near its floor",
+        "`python -m benchmarks.floors --before FOLDER`, with a worktree of commit a673d7a in FOLDER.",
+        "",
+        "Processor seconds (user and system) of one thread, medians of three processes a side, in turns. A ratio is",
+        "this commit over the earlier one. Multiples are of the row that says what the work is compared with: the",
+        "matrix product for `apply` in memory, the complete study for missing cells.",
+        "",
+        "| work | a673d7a | now | ratio | multiple |",
+        "|---|---|---|---|---|",
+    ]
+    results = measured["rows"]
+    return "\n".join(
+        [*lines, *(format_row(name, results) for name in ROWS if name in results), ""]
+    )
+
+
+def main() -> None:
+    """Measure the rows that are asked for, and write all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--before", type=Path)
+    parser.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS))
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--work", choices=list(ROWS), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.work:
+        print(ROWS[arguments.work].work(arguments.folder))
+        return
+    if arguments.before is None:
+        parser.error("--before is needed: a worktree of the earlier commit")
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="rindices-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "covariates.pkl").exists():
+        prepare(folder)
+    measured = json.loads(OUT.read_text("utf-8")) if OUT.exists() else {"rows": {}}
+    for name in arguments.rows:
+        measured["rows"][name] = measure(name, folder, arguments.before)
+        OUT.write_text(json.dumps(measured, indent=1) + "\n", "utf-8")
+        OUT.with_suffix(".md").write_text(format_page(measured), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
