@@ -79,8 +79,8 @@ def prepare(folder: Path) -> None:
         )
         model.save(folder / f"{shape}.safetensors")
     volumes, covariates = load_reference().draw(LARGE, np.random.default_rng(7))
-    volumes.to_pickle(folder / "volumes.pkl")
-    covariates.to_pickle(folder / "covariates.pkl")
+    volumes.to_parquet(folder / "volumes.parquet")
+    covariates.to_parquet(folder / "covariates.parquet")
 
 
 def make_people(folder: Path, number: int) -> Any:
@@ -88,7 +88,7 @@ def make_people(folder: Path, number: int) -> Any:
     import rindices as ri
 
     frames = (
-        pd.read_pickle(folder / f"{name}.pkl").iloc[:number].reset_index(drop=True)
+        pd.read_parquet(folder / f"{name}.parquet").iloc[:number].reset_index(drop=True)
         for name in ("volumes", "covariates")
     )
     volumes, covariates = frames
@@ -115,7 +115,7 @@ def apply_model(shape: str, number: int) -> Callable[[Path], float]:
 
 def multiply(folder: Path) -> float:
     """Multiply people by one matrix with a column for each pattern of each member."""
-    volumes = pd.read_pickle(folder / "volumes.pkl").to_numpy(dtype=float)
+    volumes = pd.read_parquet(folder / "volumes.parquet").to_numpy(dtype=float)
     matrix = np.random.default_rng(0).normal(size=(REGIONS, PATTERNS * MEMBERS))
     volumes[:SMALL] @ matrix
     start = read_seconds()
@@ -225,7 +225,7 @@ def main() -> None:
         parser.error("--before is needed: a worktree of the earlier commit")
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="rindices-"))
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "covariates.pkl").exists():
+    if not (folder / "covariates.parquet").exists():
         prepare(folder)
     measured = json.loads(OUT.read_text("utf-8")) if OUT.exists() else {"rows": {}}
     for name in arguments.rows:

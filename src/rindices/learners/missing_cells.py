@@ -103,7 +103,7 @@ class MissingRegions:
         padded = np.pad(precision, ((0, 1), (0, 1)))
         blocks = padded[missing[:, :, None], missing[:, None, :]]
         blocks[:, diagonal, diagonal] += is_padding
-        root = np.linalg.cholesky(blocks)
+        root = np.asarray(np.linalg.cholesky(blocks))
         inverse_root = _invert_triangles(root)
         inverse_root[is_padding] = 0.0
         log_determinant = 2.0 * np.log(root[:, diagonal, diagonal]).sum(axis=1)
