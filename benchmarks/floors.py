@@ -31,7 +31,8 @@ import pandas as pd
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "benchmarks" / "results" / "floors.json"
 N_TURNS, REGIONS, MEMBERS, PATTERNS = 3, 139, 10, 3
-SHAPES = ("straight", "curved")
+SHAPES = {"proportional": "straight", "staged": "curved"}
+"""Shapes of patterns, and what the earlier commit calls them."""
 SMALL, LARGE = 20_000, 200_000
 MISSING_SHARE, MISSING_SETS = 0.1, 200
 
@@ -67,13 +68,13 @@ def read_seconds() -> float:
 
 
 def prepare(folder: Path) -> None:
-    """Write models and people, once for both sides."""
+    """Write models and people, once for both sides, with the earlier code."""
     import rindices as ri
     from rindices.experiments.reference import load_reference
 
     cohort = ri.simulate_cohort("basic", seed=0).cohort
-    for shape in SHAPES:
-        settings: Any = {"shape": shape}
+    for shape, word in SHAPES.items():
+        settings: Any = {"shape": word}
         model = ri.fit(
             cohort, PATTERNS, members=MEMBERS, seed=0, method_settings=settings
         )
@@ -215,9 +216,14 @@ def main() -> None:
     parser.add_argument("--before", type=Path)
     parser.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--work", choices=list(ROWS), help=argparse.SUPPRESS)
+    steps = ["prepare", *ROWS]
+    parser.add_argument("--work", choices=steps, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    if arguments.work == "prepare":
+        prepare(arguments.folder)
+        print(0.0)
+        return
     if arguments.work:
         print(ROWS[arguments.work].work(arguments.folder))
         return
@@ -226,7 +232,7 @@ def main() -> None:
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="rindices-"))
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "covariates.parquet").exists():
-        prepare(folder)
+        run_in_process("prepare", folder, arguments.before)
     measured = json.loads(OUT.read_text("utf-8")) if OUT.exists() else {"rows": {}}
     for name in arguments.rows:
         measured["rows"][name] = measure(name, folder, arguments.before)

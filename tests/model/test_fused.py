@@ -19,7 +19,7 @@ from tests.cohorts import fit_tiny_model, simulate_few_regions
 TOLERANCE = 1e-12
 
 
-@pytest.fixture(scope="module", params=["curved", "straight", "contrastive"])
+@pytest.fixture(scope="module", params=["staged", "proportional", "contrastive"])
 def model(request: pytest.FixtureRequest) -> ri.FittedModel:
     if request.param == "contrastive":
         return fit_tiny_model(2)

@@ -21,8 +21,8 @@ from rindices.learners.inference import (
     ShiftHead,
     TrajectoryHead,
 )
-from rindices.learners.severity_posterior import compute_member_means
 from rindices.learners.outlying_measurements import CellScreen
+from rindices.learners.severity_posterior import compute_member_means
 from rindices.model.file import ModelContent
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD

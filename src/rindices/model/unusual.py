@@ -21,7 +21,11 @@ from numpy.typing import NDArray
 from rindices._typing import BoolArray, FloatArray, IntArray
 from rindices.blocks import apply_in_blocks, shifted_matmul, take_rows
 from rindices.errors import Problem, ProblemCode, Severity, join_names
-from rindices.learners.outlying_measurements import CellComparison, CellScreen, compare_new_cells
+from rindices.learners.outlying_measurements import (
+    CellComparison,
+    CellScreen,
+    compare_new_cells,
+)
 from rindices.preprocess.residualise import (
     CovariateCoding,
     NumericCovariate,
