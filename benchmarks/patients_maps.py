@@ -17,7 +17,7 @@ from PIL import Image
 
 from benchmarks.suites.patients import list_patient_tables
 from rindices.plot import brain
-from rindices.report import figures
+from rindices.plot.views import render_views
 from rindices.study.group_tests import run_group_tests
 from rindices.tables.cohort import Cohort
 from rindices.tables.layouts.region_names import label_regions
@@ -62,7 +62,7 @@ def draw_maps(effects: dict[str, pd.DataFrame]) -> None:
     rows = {}
     for name, frame in effects.items():
         match = brain.match_atlas(tuple(frame["region"]))
-        views = figures.render_views(
+        views = render_views(
             match, dict(zip(frame["region"], frame["d"], strict=True)), LIMIT
         )
         rows[name] = [views[position] for position in SHOWN_VIEWS]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 
 import rindices as ri
 from rindices.selection.agreement import pattern_c_index
@@ -35,34 +36,34 @@ r = ri.load(path).apply(new)
 r.head()
 
 # %%
-# New patients are ranked as well as the patients of the training cohort.
-columns = [f"r{k + 1}" for k in range(3)]
+# New patients are ranked as well as the patients of the training cohort: the c-index is
+# the share of pairs of patients that are ranked alike.
+columns = model.index_names
 
 
-def score_patients(people, rows):
-    """Return the c-index of each pattern among the patients."""
-    truth = simulated.truth[rows[simulated.cohort.is_patient]]
+def get_truth_and_indices(people, rows):
+    """Return true severities and R-indices of the patients."""
     inferred = model.apply(people).loc[people.is_patient, columns].to_numpy()
-    return pattern_c_index(truth, inferred)
+    return simulated.truth[rows[simulated.cohort.is_patient]], inferred
 
 
-training_scores, new_scores = (
-    score_patients(train, ~is_new),
-    score_patients(new, is_new),
-)
+scores = {
+    name: pattern_c_index(*get_truth_and_indices(people, rows)).per_pattern.round(3)
+    for name, people, rows in (("training", train, ~is_new), ("new", new, is_new))
+}
+pd.DataFrame(scores, index=["pattern 1", "pattern 2", "pattern 3"])
+
+# %%
+# The new patients, in bins by their true severity.
+figure, panels = plt.subplots(1, 3, figsize=(7.1, 2.5), layout="constrained")
+ri.plot.recovery(*get_truth_and_indices(new, is_new), ax=panels)
+plt.show()
+
+# %%
+# The new people by group.
+groups = np.where(new.is_patient, "patient", "control")
 figure, panel = plt.subplots(figsize=(6.5, 3.2), layout="constrained")
-positions = np.arange(3)
-panel.bar(
-    positions - 0.19, training_scores.per_pattern, 0.36, color="0.7", label="training"
-)
-panel.bar(positions + 0.19, new_scores.per_pattern, 0.36, color="C0", label="new")
-panel.set(
-    ylim=(0.5, 1),
-    ylabel="c-index",
-    xticks=positions,
-    xticklabels=[f"pattern {k + 1}" for k in range(3)],
-)
-panel.legend(loc="upper right", ncols=2)
+ri.plot.severities(r.assign(group=groups), ax=panel)
 plt.show()
 
 # %%

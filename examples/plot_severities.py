@@ -11,6 +11,7 @@ compared with them.
 # and 1, drawn independently. The learner does not see them.
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 
 import rindices as ri
 
@@ -36,46 +37,19 @@ r = learner.transform(values)
 from rindices.selection.agreement import pattern_c_index
 
 score = pattern_c_index(simulated.truth, r[cohort.is_patient])
+score.per_pattern.round(3)
 
-figure, panels = plt.subplots(
-    1, 3, figsize=(9.5, 3.5), sharey=True, layout="constrained"
-)
-for k, (panel, index) in enumerate(zip(panels, score.matching, strict=True)):
-    panel.scatter(
-        simulated.truth[:, k],
-        r[cohort.is_patient, index],
-        s=7,
-        alpha=0.5,
-        color=f"C{k}",
-        linewidths=0,
-    )
-    panel.axline((0, 0), slope=1, color="0.6", linewidth=1, linestyle="--")
-    panel.set_title(f"pattern {k + 1}: c-index {score.per_pattern[k]:.3f}")
-    panel.set_xlabel("true severity")
-panels[0].set_ylabel("R-index")
+# %%
+# Points are medians of a tenth of the patients, bars span their quartiles.
+figure, panels = plt.subplots(1, 3, figsize=(7.1, 2.5), layout="constrained")
+ri.plot.recovery(simulated.truth, r[cohort.is_patient], ax=panels)
 plt.show()
 
 # %%
 # Controls have no disease. The spread of their R-indices around 0 shows the error of a
 # single R-index.
+indices = pd.DataFrame(r, columns=["r1", "r2", "r3"])
+indices["group"] = np.where(cohort.is_patient, "patient", "control")
 figure, panel = plt.subplots(figsize=(6.5, 3.2), layout="constrained")
-bins = np.linspace(-0.6, 1.4, 61)
-panel.hist(
-    r[cohort.is_patient].ravel(),
-    bins,
-    density=True,
-    alpha=0.75,
-    color="C0",
-    label="patients",
-)
-panel.hist(
-    r[cohort.is_control].ravel(),
-    bins,
-    density=True,
-    alpha=0.75,
-    color="0.6",
-    label="controls",
-)
-panel.set(xlabel="R-index, all three patterns", ylabel="density")
-panel.legend()
+ri.plot.severities(indices, ax=panel)
 plt.show()

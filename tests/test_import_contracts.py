@@ -69,6 +69,10 @@ def test_the_contracts_hold(project: Path) -> None:
         ),
         ({"learners/x.py": "import pandas\n"}, "no pandas in the learners"),
         (
+            {"report/x.py": "def f():\n    from matplotlib import pyplot\n"},
+            "figures are drawn by rindices.plot alone",
+        ),
+        (
             {"selection/x.py": "from rindices.model import fitted\n"},
             "a module imports only from layers below its own",
         ),

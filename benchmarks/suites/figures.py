@@ -10,7 +10,7 @@ from benchmarks.suites.benchmark import BenchmarkResult, summarise_results
 from benchmarks.suites.entrants import ENTRANTS
 from benchmarks.suites.paper import PUBLISHED_SCORES, SURREAL_GAN_SCORES
 from rindices.atomic import atomic_path
-from rindices.experiments.power import PLOT_COLOURS
+from rindices.plot.style import SERIES_COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +84,7 @@ def plot_benchmark(results: Sequence[BenchmarkResult], path: Path, title: str) -
     step = 0.8 / len(learners)
     for position, learner in enumerate(learners):
         offset = (position - (len(learners) - 1) / 2) * step
-        colour = PLOT_COLOURS[position % len(PLOT_COLOURS)]
+        colour = SERIES_COLOURS[position % len(SERIES_COLOURS)]
         _plot_learner(axes, results, tasks, learner, offset, step, colour)
     for number, task in enumerate(tasks):
         if task in SURREAL_GAN_SCORES:

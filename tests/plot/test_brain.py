@@ -13,7 +13,7 @@ pytest.importorskip("nilearn")
 
 from rindices.plot import brain, geometry
 from rindices.plot.geometry import OUTSIDE_BRAIN
-from rindices.report import figures
+from rindices.plot.views import render_views
 from rindices.tables.layouts.muse import paper_codes, region_name
 
 MUSE = tuple(region_name(code) for code in paper_codes())
@@ -103,7 +103,7 @@ def test_pictures_need_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         cached.cache_clear()
     match = brain.match_atlas(MUSE)
-    views = figures.render_views(match, dict.fromkeys(MUSE, -1.0), 2.0)
+    views = render_views(match, dict.fromkeys(MUSE, -1.0), 2.0)
     assert len(views) == 10
     from PIL import Image
 
@@ -116,4 +116,4 @@ def test_pictures_need_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unknown_regions_are_not_drawn() -> None:
     match = brain.match_atlas(("roi0", "roi1"))
     assert match.atlas is None
-    assert figures.render_views(match, {"roi0": 1.0, "roi1": 2.0}, 1.0) == []
+    assert render_views(match, {"roi0": 1.0, "roi1": 2.0}, 1.0) == []

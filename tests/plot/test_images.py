@@ -26,9 +26,10 @@ from rindices import plot
 from rindices.analysis.change import change_per_year
 from rindices.analysis.predict import predict_outcome
 from rindices.plot import style
+from rindices.plot.files import get_figure
 from tests.analysis.test_change import make_group_visits
 from tests.analysis.test_predict import make_outcomes
-from tests.plot.test_plot import FIGURES, clinical, get_figure
+from tests.plot.test_plot import FIGURES, clinical
 
 BASELINES = Path(__file__).parent / "baselines"
 DPI, TOLERANCE = 60, 12.0
@@ -75,6 +76,11 @@ def draw_agreement() -> Any:
     return plot.agreement(table)
 
 
+def draw_recovery() -> Any:
+    truth = np.stack([np.linspace(0, 1, 60), np.linspace(0, 1, 60)[::-1] ** 2], axis=1)
+    return plot.recovery(truth, truth + 0.1 * np.cos(40 * truth))
+
+
 def draw_outcome() -> Any:
     indices, outcomes = make_outcomes(200)
     return plot.outcome(
@@ -103,6 +109,7 @@ FIXED: dict[str, Callable[[], Any]] = {
     "synthetic": draw_synthetic,
     "transformation": draw_transformation,
     "agreement_by_weight": draw_agreement,
+    "recovery": draw_recovery,
     "outcome": draw_outcome,
     "replication": draw_replication,
     "change": lambda: plot.change(change_groups()),

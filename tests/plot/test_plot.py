@@ -25,6 +25,7 @@ from rindices import plot
 from rindices.analysis.study_results import read_study_results
 from rindices.errors import InputError
 from rindices.plot import evidence, geometry, maps, people, regions, style
+from rindices.plot.files import get_figure
 from rindices.plot.lobes import find_lobe
 from rindices.plot.source import StudySource
 from tests.plot.boxes import list_faults
@@ -81,10 +82,6 @@ FIGURES: dict[str, Callable[[Path, pd.DataFrame], Any]] = {
     "site_effects": lambda *_: plot.site_effects(SITE_TABLE),
     "subgroups": lambda study, _: plot.subgroups(study),
 }
-
-
-def get_figure(axes: Any) -> Any:
-    return np.ravel(np.asarray(axes, dtype=object))[0].figure
 
 
 @pytest.mark.parametrize("name", FIGURES)

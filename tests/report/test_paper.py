@@ -14,6 +14,7 @@ from rindices.cli.main import app
 from rindices.errors import InputError
 from rindices.model.records import CohortRecord
 from rindices.plot import style
+from rindices.plot.files import get_figure
 from rindices.plot.source import StudySource
 from rindices.report import paper
 from rindices.tables.cohort import describe_cohort
@@ -26,7 +27,7 @@ def test_texts_of_the_set_can_be_read(study: Path, width: float) -> None:
     for figure in paper.FIGURES:
         if figure.can_draw(source):
             with style.make_hidden_figures(width):
-                drawn = paper.get_figure(figure.draw(source, False))
+                drawn = get_figure(figure.draw(source, False))
                 assert list_faults(drawn) == [], figure.name
             assert drawn.get_figwidth() == pytest.approx(width / 25.4)
             n_bars = sum(each.get_label() == "<colorbar>" for each in drawn.axes)

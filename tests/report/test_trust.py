@@ -98,7 +98,7 @@ def results(study: Path) -> StudyResults:
 def test_the_figures_are_those_of_the_study(page: str, study: Path) -> None:
     selection = json.loads((study / "selection.json").read_text())
     parsed = Page(page)
-    curve = read_figure_data(parsed, "excess")
+    curve = read_figure_data(parsed, "number")
     for name in ("patterns", "excess", "chance_95", "p"):
         expected = [
             step[name] for step in selection["number_of_patterns"]["test"]["curve"]

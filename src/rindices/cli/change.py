@@ -91,7 +91,8 @@ def change(
     from rindices import plot
     from rindices.analysis.change import TrialDesign, change_per_year
     from rindices.analysis.tidy import as_records, write_table
-    from rindices.plot import style
+    from rindices.plot import files
+    from rindices.plot.style import COLUMN_MM
     from rindices.wording import load_columns
 
     data = get_table_values(context)
@@ -127,14 +128,14 @@ def change(
         write_table(result.table, out / "change.tsv", settings | summary, descriptions)
         for name, table in tables.items():
             write_table(table, out / f"change_{name}.tsv", settings)
-        style.write_png(
+        files.write_png(
             out / "change.png", lambda: plot.visits(result, people=show_people)
         )
         if result.groups is None:
             (out / "change_groups.png").unlink(missing_ok=True)
         else:
-            style.write_png(
-                out / "change_groups.png", lambda: plot.change(result), style.COLUMN_MM
+            files.write_png(
+                out / "change_groups.png", lambda: plot.change(result), COLUMN_MM
             )
     print_problems([*findings, *result.problems])
     summary |= {
@@ -259,7 +260,7 @@ def predict(
     from rindices import plot
     from rindices.analysis.predict import predict_outcome
     from rindices.analysis.tidy import as_records, write_table
-    from rindices.plot import style
+    from rindices.plot import files
 
     data = get_table_values(context)
     adjusted, codes = split_option(covariates), tuple(data.get("missing_codes", ()))
@@ -285,7 +286,7 @@ def predict(
     with explain_write_errors(f"to {out}"):
         for name in ("effects", "concordance", "survival"):
             write_table(getattr(result, name), out / f"outcome_{name}.tsv", settings)
-        style.write_png(
+        files.write_png(
             out / "outcome.png", lambda: plot.outcome(result, people=show_people)
         )
     print_problems(result.problems)

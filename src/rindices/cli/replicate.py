@@ -128,7 +128,7 @@ def replicate(
     from rindices.analysis import replicate as analysis
     from rindices.analysis.tidy import write_table
     from rindices.atomic import write_atomically
-    from rindices.plot import style
+    from rindices.plot import files
 
     make_folder(out)
     sources = (_read_source(first), _read_source(second))
@@ -158,7 +158,7 @@ def replicate(
         "text": text,
     }
     with explain_write_errors(f"to {out}"):
-        style.write_png(
+        files.write_png(
             out / "replication.png", lambda: plot.replication(result, names)
         )
         write_atomically(out / "replication.txt", f"{text}\n".encode())

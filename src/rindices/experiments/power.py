@@ -31,7 +31,8 @@ from rindices.experiments.tasks import (
     make_task_with_patterns,
 )
 from rindices.learners.contrastive.estimator import ContrastiveICA
-from rindices.plot import style
+from rindices.plot import files
+from rindices.plot.power import power as draw_power
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.residualise import Residualiser
 from rindices.selection.agreement import pattern_c_index
@@ -56,19 +57,6 @@ FIRST_SEED = (
 )
 _N_DRAWN = 2_000  # people from whom the variation of healthy regions is estimated
 _MAX_RATE = 0.95  # share of volume that a region can lose
-# colour-blind safe colours of Okabe and Ito, with brown instead of yellow, which is
-# hard to see on white
-PLOT_COLOURS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-    "#999999",
-    "#8B5A2B",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -582,10 +570,12 @@ def plot_power(result: PowerResult, path: Path) -> None:
     """Draw accuracy, chance of the right number and interval width against the number
     of people into a PNG file.
     """
-    style.write_png(path, lambda: _draw_power(result))
+    table = _name_effects(result)
+    files.write_png(path, lambda: draw_power(table))
 
 
-def _draw_power(result: PowerResult) -> Any:
+def _name_effects(result: PowerResult) -> pd.DataFrame:
+    """Return the rows of a power study with the name of each effect."""
     frame = pd.DataFrame(result.rows)
     effects = [
         f"{row.rate:.0%} lost" if row.d is None else f"d {row.d:.2g}"
@@ -599,39 +589,4 @@ def _draw_power(result: PowerResult) -> Any:
     frame["effect"] = [
         f"{count}{effect}" for count, effect in zip(counts, effects, strict=True)
     ]
-    sizes = sorted({(row.controls, row.patients) for row in result.rows})
-    shown = {
-        "accuracy": ("accuracy (pattern-c-index)", (0.5, 1.0)),
-        "right": ("chance of the right number", (-0.03, 1.03)),
-        "width": ("width of a person's 95 % interval", (0.0, None)),
-    }
-    with style.open_panels(None, 3, 62.0, 58.0) as panels:
-        for axes, (name, (label, limits)) in zip(panels, shown.items(), strict=True):
-            for (effect, rows), colour in zip(
-                frame.groupby("effect"), PLOT_COLOURS, strict=False
-            ):
-                people, error = (
-                    rows["controls"] + rows["patients"],
-                    rows[f"{name}_se"].astype(float).fillna(0.0),
-                )
-                axes.errorbar(
-                    people,
-                    rows[name],
-                    error,
-                    color=colour,
-                    marker="o",
-                    ms=3,
-                    lw=1,
-                    label=effect,
-                )
-            axes.set_xscale("log")
-            axes.set_xticks(
-                [n + m for n, m in sizes], [f"{n}\n+ {m}" for n, m in sizes]
-            )
-            axes.set_xticks([], minor=True)
-            axes.set_title(label)
-            axes.set_ylim(*limits)
-            axes.grid()
-        panels[0].set_xlabel("controls + patients")
-        panels[0].legend()
-    return style.join_panels(panels)
+    return frame

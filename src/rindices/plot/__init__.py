@@ -1,9 +1,10 @@
 """Figures on matplotlib: a study and ``ax=`` in, axes out.
 
-The first argument of each function is a study: a fitted model, or the folder that
-``rindices fit --out`` has written. Each draws on ``ax`` or on a new figure as wide as a
-column of a journal (85 mm), and returns the axes, so that a user can go on drawing.
-Single people are drawn only where ``people=True`` asks for them.
+The first argument of most is a study: a fitted model, the folder that
+``rindices fit --out`` has written, or a table of R-indices or of patterns. Each draws
+on ``ax`` or on a new figure as wide as a column of a journal (85 mm), and returns the
+axes, so that a user can go on drawing. Single people are drawn only where
+``people=True`` asks for them.
 """
 
 from importlib import import_module
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         subgroups,
     )
     from rindices.plot.regions import course, forest, region_heatmap
+    from rindices.plot.simulated import recovery
 
 _HOMES = {
     **dict.fromkeys(("agreement", "synthetic", "training", "transformation"), "gan"),
@@ -29,6 +31,7 @@ _HOMES = {
     **dict.fromkeys(("change", "outcome", "replication", "visits"), "follow_up"),
     "patterns": "maps",
     **dict.fromkeys(("course", "forest", "region_heatmap"), "regions"),
+    "recovery": "simulated",
     **dict.fromkeys(
         ("pairs", "scatter", "severities", "site_effects", "subgroups"), "people"
     ),
@@ -44,6 +47,7 @@ __all__ = [
     "outcome",
     "pairs",
     "patterns",
+    "recovery",
     "region_heatmap",
     "replication",
     "reproducibility",

@@ -17,6 +17,12 @@ Axes
     Where it was drawn.""",
     "people": """people : bool
     Whether to draw a point for each person.""",
+    "pattern_study": """study : FittedModel or path or DataFrame
+    A fitted model, the folder of a study, or a table as ``patterns.tsv``: ``pattern``,
+    ``region``, ``change``, and where they are known ``low``, ``high``, ``severity``.""",
+    "people_study": """study : FittedModel or path or DataFrame
+    A fitted model as ``ri.fit`` returns it, the folder of a study, or R-indices as
+    ``apply`` returns them, with a column ``group`` where groups are drawn.""",
     "study": """study : FittedModel or path
     A fitted model as ``ri.fit`` returns it, or the folder of a study.""",
 }

@@ -51,8 +51,7 @@ def patterns(
 
     Parameters
     ----------
-    study : FittedModel or path
-        A fitted model, or the folder of a study.
+    %(pattern_study)s
     pattern : str, optional
         ``r1`` to ``rM``. Default: all, one panel each.
     severity : float
@@ -79,8 +78,7 @@ def patterns(
     """
     source = StudySource.of(study)
     names = source.choose_patterns(pattern)
-    model = source.fitted
-    match = match_atlas(model.regions, model.card.unit)
+    match = match_atlas(source.regions, source.unit)
     if match.atlas is None:
         reason = (
             "regions that are features have no place in the brain"
@@ -93,7 +91,7 @@ def patterns(
         )
     effects = {
         name: dict(source.select_changes(name, severity)[["region", "change"]].values)
-        for name in source.fitted.index_names
+        for name in source.index_names
     }
     limit = compute_colour_limit(
         np.array([list(each.values()) for each in effects.values()], dtype=float)

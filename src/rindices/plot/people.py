@@ -54,7 +54,7 @@ def severities(
 
     Parameters
     ----------
-    %(study)s
+    %(people_study)s
     data : DataFrame, optional
         ``participant_id`` and the column ``by``; joined by participant.
     by : str
@@ -73,7 +73,7 @@ def severities(
     """
     source = StudySource.of(study)
     table = join_column(source.people, data, by)
-    names = source.fitted.index_names
+    names = source.index_names
     levels = _list_levels(table[by])
     large = [level for level in levels if (table[by] == level).sum() >= _MIN_CLOUD]
     if not large and not people:
@@ -201,7 +201,7 @@ def pairs(
 
     Parameters
     ----------
-    %(study)s
+    %(people_study)s
     indices : sequence of str
         The R-indices on the x axis and on the y axis.
     %(people)s
@@ -291,7 +291,7 @@ def scatter(
 
     Parameters
     ----------
-    %(study)s
+    %(people_study)s
     data : DataFrame
         ``participant_id``, the variable and the covariates. Rows are joined by
         participant.
@@ -331,7 +331,7 @@ def scatter(
     chosen = tidy.select_people(source.people, group or "patients")
     own = data[[ID, *dict.fromkeys(columns)]].assign(**{ID: data[ID].astype(str)})
     numbers = associate_indices(
-        chosen[[ID, *source.fitted.index_names]],
+        chosen[[ID, *source.index_names]],
         own,
         variables=[variable],
         covariates=covariates,

@@ -46,8 +46,7 @@ def forest(
 
     Parameters
     ----------
-    study : FittedModel or path
-        A fitted model, or the folder of a study.
+    %(pattern_study)s
     pattern : str, optional
         ``r1`` to ``rM``. Default: all, one panel each.
     n_regions : int
@@ -140,8 +139,7 @@ def region_heatmap(
 
     Parameters
     ----------
-    study : FittedModel or path
-        A fitted model, or the folder of a study.
+    %(pattern_study)s
     severity : float
         Severity at which changes are drawn.
     n_regions : int, optional
@@ -202,7 +200,7 @@ def _arrange_structures(
     """Return changes (structures, columns), the pattern and the side of each column,
     and the structures.
     """
-    names = source.fitted.index_names
+    names = source.index_names
     places: dict[str, dict[str, str]] = {}
     for region, label in source.labels.items():
         structure, side = split_region_label(label)
@@ -232,14 +230,15 @@ def _write_heat_axes(
 ) -> None:
     width = sum(name == columns[0][0] for name, _ in columns)
     if width > 1:
-        panel.set_xticks(range(len(columns)), [side[0].upper() for _, side in columns])
+        sides = [side[0].upper() for _, side in columns]
+        panel.set_xticks(range(len(columns)), sides, fontsize=6.5)
     else:
         panel.set_xticks([])
     panel.xaxis.tick_top()
     names = list(dict.fromkeys(name for name, _ in columns))
     centres = [width * k + (width - 1) / 2 for k in range(len(names))]
     top = panel.secondary_xaxis(1.0)
-    top.set_xticks(centres, names, fontweight="bold")
+    top.set_xticks(centres, names, fontsize=7, fontweight="bold")
     top.tick_params(length=0, pad=10 if width > 1 else 3)
     top.spines[:].set_visible(False)
     panel.set_yticks(range(len(labels)), labels)

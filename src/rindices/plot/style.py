@@ -2,18 +2,16 @@
 and grey printers can tell apart, and panels.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 
-from rindices.atomic import atomic_path
 from rindices.errors import InputError, format_count
 
 COLUMN_MM, PAGE_MM = 85.0, 180.0
@@ -24,6 +22,11 @@ CONTROL_COLOUR, PATIENT_COLOUR = "#8797a8", "#a8330a"
 LOSS_COLOUR, GAIN_COLOUR = "#b2182b", "#4393c3"
 GROUP_COLOURS = (CONTROL_COLOUR, PATIENT_COLOUR, "#e3b03f", "#1f3b63", "#a9d8c3")
 """Colours of groups; each differs from the others in lightness, too."""
+SERIES_COLOURS = (
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"),
+    *("#56b4e9", "#000000", "#999999", "#8b5a2b"),
+)
+"""Colours of lines, of Okabe and Ito, with brown for yellow, which white hides."""
 MARKERS = ("o", "s", "^", "D", "v")
 _JOURNAL_FONTS = ("Arial", "Helvetica", "Liberation Sans")
 _SHORT_WORDS = {
@@ -173,14 +176,6 @@ def open_panels(
 def join_panels(panels: Sequence[Axes]) -> Any:
     """Return one panel as it is, and several as an array, as matplotlib does."""
     return panels[0] if len(panels) == 1 else np.array(panels, dtype=object)
-
-
-def write_png(path: Path, draw: Callable[[], Any], width: float = PAGE_MM) -> None:
-    """Write what a function of `rindices.plot` draws into a PNG file."""
-    with make_hidden_figures(width):
-        axes = np.ravel(np.asarray(draw(), dtype=object))[0]
-        with atomic_path(path) as temporary_path:
-            axes.figure.savefig(temporary_path, dpi=200)
 
 
 def shorten_label(label: str, longest: int = _LONGEST_LABEL) -> str:

@@ -13,8 +13,8 @@ from rindices._typing import BoolArray, FloatArray
 from rindices._version import __version__
 from rindices.atomic import write_atomically
 from rindices.errors import Problem, ProblemCode, Severity, explain_write_errors
-from rindices.plot.style import CONTROL_COLOUR, PATIENT_COLOUR
-from rindices.report.figures import Chart, make_chart, styled_figure
+from rindices.plot import blocks
+from rindices.report.figures import Chart, draw_chart
 from rindices.report.formatting import make_environment
 from rindices.tables.checks.block_table import (
     AGE,
@@ -27,7 +27,6 @@ from rindices.tables.checks.report import make_problem
 from rindices.tables.layouts.sides import pair_sides
 
 _MAX_DOTS = 1_500  # people of a scatter plot
-_MIN_LINE = 3  # people through whom a line is drawn
 _N_NEIGHBOURS = 6  # regions that are drawn beside a shifted one
 
 
@@ -125,20 +124,12 @@ def _draw_factor(table: BlockTable, suspicion: Suspicion) -> Chart:
     data = pd.DataFrame(
         {"region": np.array(table.regions)[order], "ratio": ratios[order]}
     )
-    with styled_figure(2.4) as (figure, axes):
-        axes.axhline(1.0, color=CONTROL_COLOUR, linewidth=1)
-        axes.plot(
-            np.arange(len(order)),
-            data["ratio"],
-            ".",
-            color=PATIENT_COLOUR,
-            markersize=4,
-        )
-        axes.set_xlabel("regions in the order of the ratio")
-        axes.set_ylabel("median of the block\nover that of the others")
-        return make_chart(
-            figure, "factor", "Ratio of each region of the block to the others.", data
-        )
+    return draw_chart(
+        lambda: blocks.ratios(data["ratio"].to_numpy()),
+        "factor",
+        "Ratio of each region of the block to the others.",
+        data,
+    )
 
 
 def _draw_profiles(table: BlockTable, suspicion: Suspicion) -> Chart:
@@ -155,20 +146,12 @@ def _draw_profiles(table: BlockTable, suspicion: Suspicion) -> Chart:
     data = pd.DataFrame(
         {"region": table.regions[shown], "block": block[shown], "others": others[shown]}
     )
-    with styled_figure(2.6) as (figure, axes):
-        places = np.arange(start + 1, start + 1 + len(data))
-        axes.plot(places, data["others"], ".-", color=CONTROL_COLOUR, label="others")
-        axes.plot(places, data["block"], ".-", color=PATIENT_COLOUR, label="block")
-        axes.set_yscale("log")
-        axes.set_xlabel("number of the region in the table")
-        axes.set_ylabel("median")
-        axes.legend(frameon=False, fontsize=8)
-        return make_chart(
-            figure,
-            "profile",
-            "Median of each region of the block and of the others.",
-            data,
-        )
+    return draw_chart(
+        lambda: blocks.profiles(data, start + 1),
+        "profile",
+        "Median of each region of the block and of the others.",
+        data,
+    )
 
 
 def _draw_sides(table: BlockTable, suspicion: Suspicion) -> Chart:
@@ -183,33 +166,12 @@ def _draw_sides(table: BlockTable, suspicion: Suspicion) -> Chart:
     data = pd.DataFrame(
         {"left": np.array(table.regions)[left], "others": others, "block": block}
     )
-    with styled_figure(2.8) as (figure, axes):
-        limit = float(np.abs(others).max()) * 1.1
-        axes.plot(
-            [-limit, limit],
-            [-limit, limit],
-            color=CONTROL_COLOUR,
-            linewidth=1,
-            label="if alike",
-        )
-        axes.plot(
-            [-limit, limit],
-            [limit, -limit],
-            color=CONTROL_COLOUR,
-            linewidth=1,
-            linestyle=":",
-            label="if exchanged",
-        )
-        axes.plot(others, block, ".", color=PATIENT_COLOUR, markersize=4)
-        axes.set_xlabel("others: log left - log right")
-        axes.set_ylabel("block: log left - log right")
-        axes.legend(frameon=False, fontsize=8)
-        return make_chart(
-            figure,
-            "sides",
-            "Difference between the sides in the block against the others.",
-            data,
-        )
+    return draw_chart(
+        lambda: blocks.sides(data),
+        "sides",
+        "Difference between the sides in the block against the others.",
+        data,
+    )
 
 
 def _draw_codes(table: BlockTable, suspicion: Suspicion) -> Chart:
@@ -217,19 +179,12 @@ def _draw_codes(table: BlockTable, suspicion: Suspicion) -> Chart:
     texts = pd.Series(table.sex_texts, dtype="object").fillna("missing")
     rows = pd.Series(np.where(suspicion.block.rows, "block", "others"))
     data = pd.crosstab(texts, rows, normalize="columns").reset_index(names="code")
-    with styled_figure(2.2) as (figure, axes):
-        places = np.arange(len(data))
-        axes.bar(
-            places - 0.2, data["others"], 0.4, color=CONTROL_COLOUR, label="others"
-        )
-        axes.bar(places + 0.2, data["block"], 0.4, color=PATIENT_COLOUR, label="block")
-        axes.set_xticks(places, data["code"].astype(str).tolist())
-        axes.set_xlabel("sex as it is written")
-        axes.set_ylabel("share of people")
-        axes.legend(frameon=False, fontsize=8)
-        return make_chart(
-            figure, "codes", "Codes of sex in the block and in the others.", data
-        )
+    return draw_chart(
+        lambda: blocks.codes(data),
+        "codes",
+        "Codes of sex in the block and in the others.",
+        data,
+    )
 
 
 def _get_written(table: BlockTable, name: str) -> FloatArray:
@@ -243,29 +198,16 @@ def _draw_units(table: BlockTable, suspicion: Suspicion) -> Chart:
     rows, values = suspicion.block.rows, _get_written(table, suspicion.covariate)
     known = np.isfinite(values)
     bins = np.histogram_bin_edges(np.log10(np.maximum(values[known], 1e-6)), 40)
-    data = pd.DataFrame({"from": 10 ** bins[:-1]})
-    with styled_figure(2.2) as (figure, axes):
-        for name, mask, colour in (
-            ("others", ~rows, CONTROL_COLOUR),
-            ("block", rows, PATIENT_COLOUR),
-        ):
-            counts = np.histogram(
-                np.log10(np.maximum(values[known & mask], 1e-6)), bins
-            )[0]
-            data[name] = counts
-            axes.stairs(
-                counts, 10**bins, color=colour, fill=True, alpha=0.6, label=name
-            )
-        axes.set_xscale("log")
-        axes.set_xlabel(suspicion.covariate)
-        axes.set_ylabel("people")
-        axes.legend(frameon=False, fontsize=8)
-        return make_chart(
-            figure,
-            "units",
-            f"{suspicion.covariate} in the block and in the others.",
-            data,
-        )
+    data = pd.DataFrame({"from": 10 ** bins[:-1], "to": 10 ** bins[1:]})
+    for name, mask in (("others", ~rows), ("block", rows)):
+        values_of = np.log10(np.maximum(values[known & mask], 1e-6))
+        data[name] = np.histogram(values_of, bins)[0]
+    return draw_chart(
+        lambda: blocks.units(data, suspicion.covariate),
+        "units",
+        f"{suspicion.covariate} in the block and in the others.",
+        data,
+    )
 
 
 def _draw_link(table: BlockTable, suspicion: Suspicion) -> Chart:
@@ -281,49 +223,20 @@ def _draw_link(table: BlockTable, suspicion: Suspicion) -> Chart:
         table, X, others, names or list(table.written)
     )
     values = _get_written(table, name)
-    rng = np.random.default_rng(0)
     data = pd.DataFrame(
         {name: values, table.regions[region]: table.raw[:, region], "block": rows}
     )
     data = data[np.isfinite(data[name])]
     if len(data) > _MAX_DOTS:
-        data = data.iloc[np.sort(rng.choice(len(data), _MAX_DOTS, replace=False))]
-    with styled_figure(2.8) as (figure, axes):
-        for label, mask, colour in (
-            ("others", ~data["block"], CONTROL_COLOUR),
-            ("block", data["block"], PATIENT_COLOUR),
-        ):
-            shown = data[mask]
-            places = shown[name] + (
-                rng.uniform(-0.15, 0.15, len(shown)) if name in (SEX, AGE) else 0.0
-            )
-            axes.plot(
-                places,
-                shown[table.regions[region]],
-                ".",
-                color=colour,
-                markersize=4,
-                alpha=0.7,
-                label=label,
-            )
-            _draw_line(axes, shown[name], shown[table.regions[region]], colour)
-        axes.xaxis.set_major_formatter("{x:,.10g}")
-        axes.yaxis.set_major_formatter("{x:,.10g}")
-        axes.set_xlabel(name if name != SEX else "sex (two codes)")
-        axes.set_ylabel(table.regions[region])
-        axes.legend(frameon=False, fontsize=8)
-        alt = f"{table.regions[region]} against {name}; correlation {correlation:.2f} in the others."
-        return make_chart(figure, "link", alt, data)
-
-
-def _draw_line(axes: Any, x: pd.Series, y: pd.Series, colour: str) -> None:
-    """Draw the line of least squares through some people."""
-    known = x.notna() & y.notna()
-    if known.sum() < _MIN_LINE or x[known].std() == 0:
-        return
-    slope, intercept = np.polyfit(x[known], y[known], 1)
-    ends = np.array([x[known].min(), x[known].max()])
-    axes.plot(ends, intercept + slope * ends, color=colour, linewidth=1.5)
+        data = data.sample(_MAX_DOTS, random_state=0).sort_index()
+    spread = 0.15 if name in (SEX, AGE) else 0.0
+    label = name if name != SEX else "sex (two codes)"
+    return draw_chart(
+        lambda: blocks.link(data, spread, label),
+        "link",
+        f"{table.regions[region]} against {name}; correlation {correlation:.2f} in the others.",
+        data,
+    )
 
 
 def _find_strongest_link(
@@ -370,26 +283,9 @@ def _draw_copies(table: BlockTable, suspicion: Suspicion) -> Chart:
         "stranger": deviations[stranger],
     }
     data = pd.DataFrame({"region": table.regions, **columns})
-    with styled_figure(2.8) as (figure, axes):
-        axes.plot(
-            data["first"],
-            data["stranger"],
-            ".",
-            color=CONTROL_COLOUR,
-            markersize=4,
-            label="a stranger",
-        )
-        axes.plot(
-            data["first"],
-            data["second"],
-            ".",
-            color=PATIENT_COLOUR,
-            markersize=4,
-            label="the other row",
-        )
-        axes.set_xlabel(f"log ratio to the median: {table.ids[first]}")
-        axes.set_ylabel("the other person")
-        axes.legend(frameon=False, fontsize=8)
-        return make_chart(
-            figure, "copies", "Regions of two rows against each other.", data
-        )
+    return draw_chart(
+        lambda: blocks.copies(data, table.ids[first]),
+        "copies",
+        "Regions of two rows against each other.",
+        data,
+    )

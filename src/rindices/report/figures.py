@@ -1,15 +1,11 @@
-"""Pictures of the report: charts as SVG in the colours of the page, and brains coloured
-by the effect on each region.
-
-Brains have one colour map, red for loss and blue for gain, symmetric about zero and
-safe for colour-blind readers. Shape letters: H x W pixels.
+"""Charts of the report: figures of `rindices.plot` as SVG in the colours of the page,
+with their text and their numbers.
 """
 
-import base64
-import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -17,16 +13,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from PIL import Image
 
 from rindices import plot
-from rindices._typing import FloatArray
 from rindices.errors import format_count
 from rindices.model.pattern_tables import make_change_table
 from rindices.model.records import SelectionRecord
 from rindices.plot import style
-from rindices.plot.brain import AtlasMatch, paint_view
-from rindices.plot.geometry import BrainView
+from rindices.plot.files import render_figure
 from rindices.plot.people import average_neighbours, summarise_severities
 from rindices.plot.source import Study, StudySource
 from rindices.plot.style import (
@@ -41,31 +34,12 @@ from rindices.tables.checks.groups import PATIENT
 from rindices.tables.cohort import GROUP
 from rindices.wording import FEATURE_UNIT
 
-_N_PALETTE_COLOURS = 192
-
 _CSS_VARIABLES = {TEXT_COLOUR: "ink", MUTED_COLOUR: "muted", GRID_COLOUR: "rule"}
 _CSS_VARIABLES |= {CONTROL_COLOUR: "control", PATIENT_COLOUR: "patient"}
 _CSS_VARIABLES |= {"#ffffff": "paper"}
 _PAIR_MM = 66.0  # three stand side by side
 _COURSE_LEVELS = np.linspace(0.0, 1.0, 51)
-_WIDTH_INCHES = (
-    4.4  # about the width on the page, so that letters keep their size on a phone
-)
 _MAX_DOTS_PER_GROUP = 500  # people of each group in a scatter plot
-_MATPLOTLIB_STYLE: Any = {
-    **{
-        "svg.fonttype": "none",
-        "font.size": 9,
-        "axes.linewidth": 0.7,
-        "grid.linewidth": 0.6,
-        "axes.axisbelow": True,
-    },
-    **dict.fromkeys(
-        ("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), TEXT_COLOUR
-    ),
-    **{"axes.edgecolor": MUTED_COLOUR, "grid.color": GRID_COLOUR},
-    **{"axes.spines.top": False, "axes.spines.right": False},
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +49,11 @@ class Chart:
     Attributes
     ----------
     name : str
-        Name of the chart.
+        Name of the chart, and of its file.
     svg : str
-        The picture.
+        The picture, in the colours of the page.
+    file : bytes
+        The picture as a file of its own.
     alt : str
         What it shows, in words.
     data : DataFrame
@@ -88,9 +64,24 @@ class Chart:
 
     name: str
     svg: str
+    file: bytes
     alt: str
     data: pd.DataFrame
     caption: str = ""
+
+
+_recorded: ContextVar[list[Chart] | None] = ContextVar("charts drawn", default=None)
+
+
+@contextmanager
+def record_charts() -> Iterator[list[Chart]]:
+    """Yield a list to which each chart is added that is drawn meanwhile."""
+    charts: list[Chart] = []
+    token = _recorded.set(charts)
+    try:
+        yield charts
+    finally:
+        _recorded.reset(token)
 
 
 def plot_agreement(study: Study) -> Chart | None:
@@ -113,7 +104,7 @@ def plot_agreement(study: Study) -> Chart | None:
         best = chosen.agreement.concordance
         number = "unknown" if best is None else f"{best:.3f}"
         alt += f"; the chosen one, {describe_setting(chosen.setting)}: {number}"
-    return _draw_chart(
+    return draw_chart(
         lambda: plot.number(source, by="agreement"),
         "agreement",
         f"{alt}.",
@@ -132,7 +123,7 @@ def plot_excess(study: Study) -> Chart:
     exceeding = int((table["p"] <= test.level).sum())
     rows = f"{exceeding} of {format_count(len(table), 'row')} exceed chance"
     alt = f"Excess of patients over controls against chance as patterns are removed one by one; {rows}."
-    return _draw_chart(lambda: plot.number(source), "excess", alt, table)
+    return draw_chart(lambda: plot.number(source), "number", alt, table)
 
 
 def plot_severities(study: Study, show_people: bool = False) -> Chart | None:
@@ -149,7 +140,7 @@ def plot_severities(study: Study, show_people: bool = False) -> Chart | None:
         f"median {row['index']} {format_decimal(row['median'])} in {row[GROUP]}s"
         for row in table.to_dict("records")
     ]
-    return _draw_chart(
+    return draw_chart(
         lambda: plot.severities(dots if shows_dots else source, people=shows_dots),
         "severities",
         f"R-indices by group{': ' if medians else ''}{', '.join(medians)}.",
@@ -164,7 +155,7 @@ def plot_site_effects(study: Study) -> Chart | None:
     if table is None:
         return None
     medians = table.loc[table["what"] == "region", ["before", "after"]].median()
-    return _draw_chart(
+    return draw_chart(
         lambda: plot.site_effects(table),
         "site_effects",
         f"Variance of regions that sites explain: median {medians['before']:.1%} as measured, {medians['after']:.1%} as used.",
@@ -189,9 +180,9 @@ def plot_index_pairs(
         patients = source.people.loc[source.people[GROUP] == PATIENT, [first, second]]
         caption = f"Correlation among patients {format_decimal(patients.corr().to_numpy()[0, 1])}."
         charts.append(
-            _draw_chart(
+            draw_chart(
                 partial(plot.pairs, drawn, (first, second), people=show_people),
-                f"pair_{first}_{second}",
+                f"pairs_{first}_{second}",
                 f"{first} against {second}. {caption}",
                 data.round(4),
                 caption,
@@ -229,7 +220,7 @@ def plot_course(study: Study, pattern: str, regions: Sequence[str]) -> Chart:
     )
     noun = "feature" if source.fitted.card.unit == FEATURE_UNIT else "region"
     alt = f"Change of {format_count(len(names), noun)} along severity; first {names[0]}, last {names[-1]}."
-    return _draw_chart(
+    return draw_chart(
         lambda: plot.course(source, pattern, n_regions=len(names)),
         f"curves_{pattern}",
         alt,
@@ -247,22 +238,16 @@ def plot_change(groups: pd.DataFrame) -> Chart:
         for row in groups.itertuples(index=False)
     ]
     alt = f"Mean change per year, {'; '.join(rows)}."
-    return _draw_chart(lambda: plot.change(groups), "change_per_year", alt, groups)
+    return draw_chart(lambda: plot.change(groups), "change", alt, groups)
 
 
 def plot_losses(history: pd.DataFrame) -> Chart:
     """Plot the losses of members with networks by step, from the content of
     ``training.tsv``.
     """
-    with styled_figure(3.6) as (figure, axes):
-        plot.training(history, ax=axes)
-        axes.legend(frameon=False, fontsize=8, handlelength=1.4, borderaxespad=0, ncols=2, loc="lower left",
-                    bbox_to_anchor=(-0.1, 1.02))  # fmt: skip
-        steps, number = int(history["step"].max()), history["member"].nunique()
-        alt = (
-            f"Losses of {format_count(number, 'member')} by step, up to step {steps:,}."
-        )
-        return make_chart(figure, "training", alt, history)
+    steps, number = int(history["step"].max()), history["member"].nunique()
+    alt = f"Losses of {format_count(number, 'member')} by step, up to step {steps:,}."
+    return draw_chart(lambda: plot.training(history), "training", alt, history)
 
 
 def plot_moments(moments: pd.DataFrame) -> list[Chart]:
@@ -275,16 +260,20 @@ def plot_moments(moments: pd.DataFrame) -> list[Chart]:
             moments[f"{statistic}_{kind}"].to_numpy(dtype=float)
             for kind in ("real", "synthetic")
         )
-        with styled_figure(3.1, 3.3) as (figure, axes):
-            plot.synthetic(real, generated, statistic, ax=axes)
-            axes.set(xlabel="real patients", ylabel="synthetic patients")
-            axes.grid()
-            error = format_decimal(float(np.abs(generated - real).mean()))
-            caption = f"{noun} of each region (control sd). They differ by {error} on average."
-            data = moments[["region", f"{statistic}_real", f"{statistic}_synthetic"]]
-            charts.append(
-                make_chart(figure, f"synthetic_{statistic}", caption, data, caption)
+        error = format_decimal(float(np.abs(generated - real).mean()))
+        caption = (
+            f"{noun} of each region (control sd). They differ by {error} on average."
+        )
+        charts.append(
+            draw_chart(
+                partial(plot.synthetic, real, generated, statistic),
+                f"synthetic_{statistic}",
+                caption,
+                moments[["region", f"{statistic}_real", f"{statistic}_synthetic"]],
+                caption,
+                width=_PAIR_MM,
             )
+        )
     return charts
 
 
@@ -298,17 +287,15 @@ def plot_transformation(
     region.
     """
     table = changes.pivot_table(index="severity", columns="region", values="change")
-    with styled_figure(3.4) as (figure, axes):
-        names = [labels[str(region)] for region in table]
-        plot.transformation(
-            table.to_numpy(dtype=float),
-            names,
-            [float(each) for each in table.index],
-            ax=axes,
-        )
-        axes.set_xlabel("change of controls (sd)")
-        alt = f"Change of controls under f at {format_count(len(table), 'severity', 'severities')} of {pattern}."
-        return make_chart(figure, f"transformation_{pattern}", alt, changes)
+    names = [labels[str(region)] for region in table]
+    severities = [float(each) for each in table.index]
+    alt = f"Change of controls under f at {format_count(len(table), 'severity', 'severities')} of {pattern}."
+    return draw_chart(
+        lambda: plot.transformation(table.to_numpy(dtype=float), names, severities),
+        f"transformation_{pattern}",
+        alt,
+        changes,
+    )
 
 
 def plot_agreement_by_weight(selection: SelectionRecord) -> Chart | None:
@@ -336,23 +323,11 @@ def plot_agreement_by_weight(selection: SelectionRecord) -> Chart | None:
     ):
         return None
     table[["low", "high"]] = table[["low", "high"]].astype(float)
-    with styled_figure(2.9) as (figure, axes):
-        plot.agreement(table, ax=axes)
-        axes.set(xlabel="weight lambda", ylabel="agreement (0.5 is chance)")
-        axes.grid()
-        axes.legend(
-            frameon=False,
-            fontsize=8,
-            loc="lower left",
-            bbox_to_anchor=(-0.1, 1.0),
-            ncols=4,
-            borderaxespad=0,
-        )
-        alt = f"Agreement of {len(table)} settings by number of patterns and weight lambda."
-        return make_chart(figure, "agreement_by_weight", alt, table)
+    alt = f"Agreement of {len(table)} settings by number of patterns and weight lambda."
+    return draw_chart(lambda: plot.agreement(table), "agreement_by_weight", alt, table)
 
 
-def _draw_chart(
+def draw_chart(
     draw: Callable[[], Any],
     name: str,
     alt: str,
@@ -361,49 +336,28 @@ def _draw_chart(
     has_own_colours: bool = False,
     width: float = style.COLUMN_MM,
 ) -> Chart:
-    """Return a figure of `rindices.plot` as a chart of the page."""
-    with style.make_hidden_figures(width):
-        axes = np.ravel(np.asarray(draw(), dtype=object))[0]
-        return make_chart(axes.figure, name, alt, data, caption, has_own_colours)
-
-
-@contextmanager
-def styled_figure(
-    height: float, width: float = _WIDTH_INCHES
-) -> Iterator[tuple[Any, Any]]:
-    """Yield a figure and its axes in the style of the report."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(_MATPLOTLIB_STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure, figure.add_subplot()
-
-
-def make_chart(
-    figure: Any,
-    name: str,
-    alt: str,
-    data: pd.DataFrame,
-    caption: str = "",
-    has_own_colours: bool = False,
-) -> Chart:
-    """Return a figure as inline SVG with text as text, and only the ids that it refers
-    to.
+    """Return a figure of `rindices.plot` as a chart of the page.
 
     has_own_colours: on white, in both themes; otherwise in the colours of the page.
     """
-    from matplotlib import rc_context
+    file = render_figure(draw, width, "svg", name)
+    chart = Chart(
+        name=name,
+        svg=_fit_into_page(file.decode(), has_own_colours),
+        file=file,
+        alt=alt,
+        data=data,
+        caption=caption,
+    )
+    if (recorded := _recorded.get()) is not None:
+        recorded.append(chart)
+    return chart
 
-    file = io.StringIO()
-    with rc_context({"svg.hashsalt": name}):
-        figure.savefig(
-            file,
-            format="svg",
-            transparent=not has_own_colours,
-            metadata={"Date": None, "Creator": None},
-        )
-    text = file.getvalue()
+
+def _fit_into_page(text: str, has_own_colours: bool) -> str:
+    """Return an SVG file as part of a page: text as text in the page's font, and only
+    the ids that it refers to.
+    """
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
@@ -420,83 +374,4 @@ def make_chart(
     )
     for colour, variable in () if has_own_colours else _CSS_VARIABLES.items():
         text = text.replace(colour, f"var(--{variable})")
-    return Chart(
-        name=name, svg=re.sub(r"\n\s*", "\n", text), alt=alt, data=data, caption=caption
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class BrainImage:
-    """One coloured view.
-
-    Attributes
-    ----------
-    name : str
-        Name of the view.
-    uri : str
-        Image as a data URI.
-    width : int
-        Width on the page.
-    height : int
-        Height on the page.
-    """
-
-    name: str
-    uri: str
-    width: int
-    height: int
-
-
-def render_views(
-    match: AtlasMatch,
-    effects: Mapping[str, float],
-    limit: float,
-    only_outside: bool = False,
-    shrink: int = 1,
-) -> list[BrainImage]:
-    """Return views of the brain, coloured by effect, or none where there is no atlas.
-
-    Parameters
-    ----------
-    match : AtlasMatch
-        What can be drawn.
-    effects : mapping
-        Effect by region.
-    limit : float
-        Effect at which the colours end, on both sides.
-    only_outside : bool
-        Show both hemispheres from outside only.
-    shrink : int
-        Further factor by which the images are made smaller.
-    """
-    atlas = match.atlas
-    if atlas is None:
-        return []
-    values = np.full(len(atlas.structures), np.nan)
-    position = {structure: index for index, structure in enumerate(atlas.structures)}
-    for region, structure in match.drawn.items():
-        values[position[structure]] = effects[region]
-    cortex = (atlas.cortex[0], atlas.cortex[-1]) if only_outside else atlas.cortex
-    views = cortex if only_outside else (*cortex, *atlas.slices)
-    return [_render_view(view, values, limit, shrink) for view in views]
-
-
-def _render_view(
-    view: BrainView, values: FloatArray, limit: float, shrink: int
-) -> BrainImage:
-    """Return a coloured view as a lossless WebP of few colours."""
-    image = Image.fromarray(
-        np.round(255 * paint_view(view, values, limit)).astype(np.uint8)
-    )
-    size = (
-        max(1, view.labels.shape[1] // shrink),
-        max(1, view.labels.shape[0] // shrink),
-    )
-    image = image.resize(size, Image.Resampling.BOX) if shrink > 1 else image
-    palette_image = image.quantize(_N_PALETTE_COLOURS, method=Image.Quantize.FASTOCTREE)
-    file = io.BytesIO()
-    palette_image.convert("RGBA").save(
-        file, "WEBP", lossless=True, quality=20, method=1
-    )  # effort, not loss
-    uri = f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}"
-    return BrainImage(name=view.name, uri=uri, width=size[0] // 2, height=size[1] // 2)
+    return re.sub(r"\n\s*", "\n", text)

@@ -4,13 +4,13 @@ import base64
 import io
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from rindices import plot
 from rindices.model.fitted import FittedModel
 from rindices.plot import style
 from rindices.plot.brain import match_atlas
+from rindices.plot.files import render_figure
 from rindices.report.formatting import make_environment
 from rindices.report.sections import StudyFacts
 
@@ -33,13 +33,10 @@ def render_model(model: FittedModel) -> str:
 
 def _draw(draw: Any) -> str:
     """Return a figure as a small PNG in a data URI."""
-    file = io.BytesIO()
-    with style.make_hidden_figures(style.PAGE_MM):
-        axes = np.ravel(np.asarray(draw(), dtype=object))[0]
-        axes.figure.savefig(file, format="png", dpi=_DPI)
-    small = (
-        Image.open(file).convert("RGB").quantize(_N_COLOURS, Image.Quantize.MAXCOVERAGE)
+    picture = Image.open(
+        io.BytesIO(render_figure(draw, style.PAGE_MM, "png", dpi=_DPI))
     )
+    small = picture.convert("RGB").quantize(_N_COLOURS, Image.Quantize.MAXCOVERAGE)
     out = io.BytesIO()
     small.save(out, "PNG", optimize=True)
     return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"

@@ -1,6 +1,7 @@
 """Write the report of a study: one self-contained page."""
 
 import random
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,15 @@ from rindices.report.formatting import make_environment
 from rindices.report.severities import describe_severities
 from rindices.study.checks import list_needed_people
 from rindices.study.subgroups import MIN_GROUP
+from rindices.study.write import FIGURE_FOLDER, REPORT_FIGURE, delete_report_figures
 
 REPORT_FILE = "report.html"
 _MAX_EMBEDDED_PEOPLE = 20_000  # whose R-indices a page with people contains
 
 
 def write_report(folder: str | PathLike[str], show_people: bool = False) -> Path:
-    """Write ``report.html`` into the folder of a finished study.
+    """Write ``report.html`` into the folder of a finished study, and its charts as SVG
+    files into ``figures``.
 
     Parameters
     ----------
@@ -60,18 +63,34 @@ def write_report(folder: str | PathLike[str], show_people: bool = False) -> Path
     'report.html'
     """
     path = Path(folder) / REPORT_FILE
-    null_results = study_results.read_null_results(path.parent)
-    failed_results = study_results.read_failed_results(path.parent)
-    if failed_results is not None:
-        page = render_failed_report(failed_results)
-    elif null_results is not None:
-        page = render_null_report(null_results, show_people)
-    else:
-        results = study_results.read_study_results(path.parent)
-        page = render_report(results, show_people)
+    with figures.record_charts() as charts:
+        page = _render_study(path.parent, show_people)
     with explain_write_errors(str(path), StudyError, "make room or free the folder"):
         write_atomically(path, page.encode(), is_private=show_people)
+        _write_charts(path.parent, charts, show_people)
     return path
+
+
+def _render_study(folder: Path, show_people: bool) -> str:
+    """Return the page of a study, with or without a model, as HTML."""
+    null_results = study_results.read_null_results(folder)
+    failed_results = study_results.read_failed_results(folder)
+    if failed_results is not None:
+        return render_failed_report(failed_results)
+    if null_results is not None:
+        return render_null_report(null_results, show_people)
+    return render_report(study_results.read_study_results(folder), show_people)
+
+
+def _write_charts(
+    folder: Path, charts: Iterable[figures.Chart], show_people: bool
+) -> None:
+    """Write the charts of a report as files beside it, in place of earlier ones."""
+    delete_report_figures(folder)
+    (folder / FIGURE_FOLDER).mkdir(exist_ok=True)
+    for chart in charts:
+        file = folder / FIGURE_FOLDER / REPORT_FIGURE.format(chart.name)
+        write_atomically(file, chart.file, is_private=show_people)
 
 
 def render_report(

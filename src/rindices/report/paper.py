@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from scipy import stats
 
 from rindices import plot
 from rindices.analysis import study_results
-from rindices.atomic import atomic_path, write_atomically
+from rindices.atomic import write_atomically
 from rindices.errors import InputError, StudyError, explain_write_errors, format_count
 from rindices.model.fitted import CITATION
 from rindices.model.pattern_tables import get_shape, list_trajectory_heads
 from rindices.model.records import CohortRecord, CovariateSummary, GroupSummary
 from rindices.plot import style
 from rindices.plot.brain import match_atlas
+from rindices.plot.files import get_figure, save_figure
 from rindices.plot.map_files import write_maps
 from rindices.plot.people import average_neighbours
 from rindices.plot.source import StudySource
@@ -137,26 +137,6 @@ def write_figures(
         if source.model is not None:
             written += write_maps(source, out / MAP_FOLDER)
     return written
-
-
-def get_figure(axes: Any) -> Figure:
-    """Return the figure of axes."""
-    figure = np.ravel(np.asarray(axes, dtype=object))[0].figure
-    assert isinstance(figure, Figure)
-    return figure
-
-
-def save_figure(figure: Figure, path: Path, dpi: int) -> None:
-    """Write a figure; the same figure gives the same bytes."""
-    from matplotlib import rc_context
-
-    dates: dict[str, Any] = {
-        ".pdf": {"CreationDate": None},
-        ".svg": {"Date": None},
-        ".png": {"Software": None},
-    }
-    with rc_context({"svg.hashsalt": path.stem}), atomic_path(path) as temporary_path:
-        figure.savefig(temporary_path, dpi=dpi, metadata=dates[path.suffix])
 
 
 def _has_brain(source: StudySource) -> bool:

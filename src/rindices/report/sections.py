@@ -40,6 +40,7 @@ from rindices.plot.brain import (
     effects_to_rgb,
 )
 from rindices.plot.people import MIN_PEOPLE
+from rindices.plot.views import render_views
 from rindices.report.figures import (
     plot_agreement_by_weight,
     plot_course,
@@ -47,7 +48,6 @@ from rindices.report.figures import (
     plot_losses,
     plot_moments,
     plot_transformation,
-    render_views,
 )
 from rindices.report.formatting import format_summary, make_environment
 from rindices.study.checks import (

@@ -108,9 +108,12 @@ FIGURE_FOLDER, FIGURE_FORMATS = "figures", ("pdf", "svg", "png")
 """Where ``rindices figures`` writes, and in which formats."""
 MAP_FOLDER = "maps"
 """Where it writes patterns as maps, below the figures."""
+REPORT_FIGURE = "report_{}.svg"
+"""File of a figure of the report, in the same folder."""
 _FIGURES = (
-    *("patterns", "region_heatmap", "forest", "course", "severities", "number"),
-    *("reproducibility", "associations", "site_effects", "subgroups", "training"),
+    *("patterns", "region_heatmap", "forest", "course", "severities", "pairs"),
+    *("number", "reproducibility", "associations", "site_effects", "subgroups"),
+    "training",
 )
 DERIVED_FILES = (
     *(
@@ -419,10 +422,17 @@ def clear_outputs(folder: Path, with_derived: bool = True) -> None:
     """
     for name in (*OUTPUT_FILES, *(DERIVED_FILES if with_derived else ())):
         (folder / name).unlink(missing_ok=True)
+    delete_report_figures(folder)
     if with_derived:
         for path in (folder / FIGURE_FOLDER / MAP_FOLDER).glob("r*_space-*"):
             path.unlink()
     delete_temporary_files(folder)
+
+
+def delete_report_figures(folder: Path) -> None:
+    """Remove the figures that an earlier report has written beside itself."""
+    for path in (folder / FIGURE_FOLDER).glob(REPORT_FIGURE.format("*")):
+        path.unlink()
 
 
 def _write_people(folder: Path, study: Study, problems: Iterable[Problem]) -> None:
