@@ -114,7 +114,7 @@ def estimate_scanner_effects(
     used = np.ptp(centred[:, :n_times], axis=0) > 0
     order = [*np.flatnonzero(used), *range(n_times, centred.shape[1])]
     centred, n_times = centred[:, order], int(used.sum())
-    _refuse_time_as_scanner(centred[:, : n_times + n_scanners], n_times, names)
+    _refuse_time_as_scanner(centred[:, : n_times + n_scanners], n_times, names.tolist())
     model = _ScannerModel(centred, time, visits, n_times, n_scanners)
     estimates = [model.estimate(m) for m in range(visits.values.shape[1])]
     share = counts.sum(axis=0) / counts.sum()
@@ -145,7 +145,7 @@ def _refuse_time_as_scanner(
     weights = np.abs(basis @ contrasts[:, 0])
     confused = [names[k] for k in np.flatnonzero(weights > 0.3 * weights.max())]
     raise AnalysisError(
-        f"scanner and time are one: people changed between {' and '.join(confused[:4])} at the same time, so that a "
+        f"scanner and time are confounded: people changed between {' and '.join(confused[:4])} at the same time, so that a "
         "difference of scanners cannot be told from change. Give people of the same group who stayed on one scanner, "
         "or take the visits of each person on one scanner."
     )
