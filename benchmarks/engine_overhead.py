@@ -18,15 +18,16 @@ from pathlib import Path
 
 import psutil
 
-from rindices.study.cluster import DaskEngine
+from rindices.engine.cluster import DaskEngine
+from rindices.engine.tasks import Task, run
 from rindices.study.config import ModelConfig
-from rindices.study.engines import TrainingJob
+from rindices.study.methods import MemberSet
 from rindices.study.study import STACK_SIZE, make_plan
 
 OUT = Path(__file__).parent / "results" / "engine_overhead.json"
 
 
-def skip_training(order: TrainingJob) -> None:
+def skip_training(work: MemberSet) -> None:
     """Return without training."""
 
 
@@ -61,10 +62,11 @@ def measure_overhead(sets: int, workers: int) -> dict[str, float]:
     )
     plan = [replace(first, seed=seed) for seed in range(sets)]
     with tempfile.TemporaryDirectory() as folder:
-        jobs = [
-            TrainingJob(work, Path(folder), Path(folder, "people.npz")) for work in plan
+        tasks = [
+            Task(key=work.key, function=skip_training, arguments=(work,))
+            for work in plan
         ]
-        reports = DaskEngine(workers, task=skip_training).run(jobs, print)
+        reports = run(DaskEngine(workers), tasks, Path(folder))
         next(reports)  # the cluster has started
         before, monitor, start = read_memory_mb(), MemoryMonitor(), time.perf_counter()
         monitor.start()

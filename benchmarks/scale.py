@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.step_scaling import BASE, STUDY_STEPS
 from benchmarks.study_cost import STUDIES
-from rindices.study.engines import MAX_RETRIES
+from rindices.engine.tasks import MAX_RETRIES
 from rindices.study.preflight import N_COPIES
 from rindices.study.study import STACK_SIZE
 

@@ -164,7 +164,7 @@ def test_an_option_without_effect_is_refused_by_its_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The table is missing, so that what is not refused ends there."""
-    monkeypatch.setattr("rindices.study.cluster._CONNECT_TIMEOUT", 0.01)
+    monkeypatch.setattr("rindices.engine.cluster._CONNECT_TIMEOUT", 0.01)
     table, out, refused = str(tmp_path / "missing.csv"), str(tmp_path / "out"), set()
     for option, value in VALUES.items():
         if option in way.split():

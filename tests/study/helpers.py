@@ -14,9 +14,10 @@ from unittest import mock
 import psutil
 
 from rindices.cli.main import run as run_program
+from rindices.engine.local import LocalEngine
 from rindices.model.fitted import FittedModel
 from rindices.study.config import DataConfig, ModelConfig, RunConfig, StudyConfig
-from rindices.study.engines import LocalEngine, StudyObserver
+from rindices.study.engines import StudyObserver
 from rindices.study.run import fit_study
 from rindices.study.store import RunStore
 from rindices.study.study import Study

@@ -90,19 +90,15 @@ def is_worker(process: psutil.Process) -> bool:
 
 
 def list_training_workers(out: Path) -> list[psutil.Process]:
-    """Return the workers whose process is training; the journals are named by the
-    processes.
-    """
+    """Return the workers that are training; the journals are named by them."""
     workers = []
     for path in out.glob("runs/journal/*.tsv"):
         if "\tbegun\t" in path.read_text().rpartition("\n")[0].rpartition("\n")[2]:
             try:
-                workers.append(
-                    psutil.Process(int(path.stem.rpartition("-")[2])).parent()
-                )
+                workers.append(psutil.Process(int(path.stem.rpartition("-")[2])))
             except psutil.Error:  # it has ended
                 continue
-    return [worker for worker in workers if worker is not None and is_worker(worker)]
+    return [worker for worker in workers if is_worker(worker)]
 
 
 def kill_processes(
@@ -210,7 +206,7 @@ def test_thirty_kills(long_folder: Path, tmp_path: Path) -> None:
 def test_no_scheduler_and_no_packages(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rindices.study.cluster._CONNECT_TIMEOUT", 1.0)
+    monkeypatch.setattr("rindices.engine.cluster._CONNECT_TIMEOUT", 1.0)
     fit = ["fit", folder / "study.toml", "--out", tmp_path / "out", "--engine", "dask"]
     done = run(*fit, "--scheduler", "tcp://127.0.0.1:9")
     assert done.returncode == 1

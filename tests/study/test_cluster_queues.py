@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from rindices.study.cluster import (
+from rindices.engine.cluster import (
     CLUSTER_CLASSES,
     QueueEngine,
     compute_worker_lifetime,
-    make_engine,
 )
+from rindices.study.cluster import make_engine
 from rindices.study.config import make_study
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import rindices as ri
+from rindices.engine.local import LocalEngine
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.study.config import ModelConfig
-from rindices.study.engines import LocalEngine, run_plan
+from rindices.study.engines import run_plan
 from rindices.study.store import RunStore
 from rindices.study.study import make_plan
 from tests.cohorts import simulate_few_regions

@@ -194,7 +194,7 @@ def test_forgotten_participants_are_asked_for(folder: Path) -> None:
         ),
         (
             {"engine": "slurm"},
-            "engine is 'slurm': give an engine, such as rindices.study.cluster.DaskEngine(",
+            "engine is 'slurm': give an engine, such as rindices.engine.cluster.DaskEngine(",
         ),
         ({"grupo": "x"}, "fit has no argument 'grupo': did you mean 'group'?"),
         ({"group": "x"}, "fit takes group with a table, not with a Cohort"),

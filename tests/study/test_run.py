@@ -18,13 +18,13 @@ import psutil
 import pytest
 
 import rindices as ri
+from rindices.engine.local import LocalEngine
 from rindices.errors import StudyError
 from rindices.experiments.tasks import TASKS, make_task_with_patterns
 from rindices.learners.trajectory.settings import EMSettings
 from rindices.selection.agreement import pattern_c_index
 from rindices.study.candidates import TrainedSettings, make_candidate_records
 from rindices.study.config import DataConfig, ModelConfig, StudyConfig
-from rindices.study.engines import LocalEngine
 from rindices.study.store import RunStore
 from rindices.study.study import Study, StudyPeople
 from rindices.study.train import CohortTraining

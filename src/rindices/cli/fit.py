@@ -271,7 +271,7 @@ def _run_study(
     start = time.monotonic()
     check_engine(study.run)
     progress = Progress("fit")
-    engine = make_engine(study.run, progress.watch)
+    engine = make_engine(study.run)
     with ExitStack() as stack:
         # networks: torch is imported while the table is read
         stack.enter_context(keep_processes(engine, study.model))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rindices.engine.tasks import Engine
 from rindices.errors import (
     Findings,
     Problem,
@@ -27,7 +28,7 @@ from rindices.model.normal_reference import (
 from rindices.old_names import OLD_SETTINGS
 from rindices.preprocess.measures import DEFAULT_ICV_FOR
 from rindices.study.config import StudyConfig, make_study
-from rindices.study.engines import Engine, StudyObserver
+from rindices.study.engines import StudyObserver
 from rindices.study.exceptions import StudyWarning
 from rindices.study.methods import DEFAULT_METHOD, MethodSettings
 from rindices.study.preflight import (
@@ -337,8 +338,8 @@ def _check_arguments(reference: Any, engine: Any, reading: Mapping[str, Any]) ->
             "learn one from it: rindices.NormalReference.fit(rindices.read_cohort(...))"
         )
         raise StudyError(f"reference is the table {Path(reference).name}: {cure}.")
-    if engine is not None and not hasattr(engine, "run"):
-        cure = "give an engine, such as rindices.study.cluster.DaskEngine(workers=2)"
+    if engine is not None and not hasattr(engine, "start"):
+        cure = "give an engine, such as rindices.engine.cluster.DaskEngine(workers=2)"
         raise StudyError(f"engine is {engine!r}: {cure}.")
     own, others = (list(signature(each).parameters) for each in (fit, read_cohort))
     if unknown := [name for name in reading if name not in others]:

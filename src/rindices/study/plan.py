@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from rindices.engine.local import LocalEngine
+from rindices.engine.tasks import Engine
 from rindices.learners.gan.recipe import check_device
 from rindices.study.config import ModelConfig
 from rindices.study.decide import StudyEnd
-from rindices.study.engines import Engine, LocalEngine
 from rindices.study.group_tests import Finding
 from rindices.study.methods import MEAN_DIFFERENCE
 from rindices.study.provenance import collect_provenance

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rindices.atomic import delete_temporary_files
+from rindices.engine.tasks import Engine
 from rindices.errors import (
     Problem,
     ProblemCode,
@@ -23,7 +24,7 @@ from rindices.study.checks import (
 )
 from rindices.study.cluster import make_engine
 from rindices.study.conclude import conclude_study
-from rindices.study.engines import NO_OBSERVER, Engine, StudyObserver
+from rindices.study.engines import NO_OBSERVER, StudyObserver
 from rindices.study.exceptions import TrainingFailedError
 from rindices.study.plan import check_before_tests, plan_study
 from rindices.study.preflight import review_study
@@ -110,7 +111,7 @@ def fit_study(
         Where to write. By default, nothing is written.
     """
     with limit_blas_threads():
-        chosen_engine = engine or make_engine(study.config.run, observer.on_training)
+        chosen_engine = engine or make_engine(study.config.run)
         check_before_tests(study, chosen_engine)
         with keep_processes(chosen_engine, study.config.model):
             plan = plan_study(study)

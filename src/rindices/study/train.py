@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from rindices.engine.local import LocalEngine
+from rindices.engine.tasks import Engine
 from rindices.errors import StudyError
 from rindices.learners.ensemble import Member, TrainingOutcome, select_usable_members
 from rindices.selection.agreement import IndexMoments, IndexRows
@@ -33,13 +35,7 @@ from rindices.study.candidates import (
     is_diffuse,
 )
 from rindices.study.config import ModelConfig
-from rindices.study.engines import (
-    NO_OBSERVER,
-    Engine,
-    LocalEngine,
-    StudyObserver,
-    run_plan,
-)
+from rindices.study.engines import NO_OBSERVER, StudyObserver, run_plan
 from rindices.study.exceptions import TrainingFailedError
 from rindices.study.group_tests import Finding
 from rindices.study.methods import MemberSet, get_study_method, list_shortened_sets

@@ -24,12 +24,18 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import AnyArray, FloatArray, IntArray
+from rindices.engine.cluster import connect_client, require_packages
+from rindices.engine.local import count_processes
 from rindices.errors import Findings, Problem, ProblemCode, StudyError, format_count
 from rindices.learners.people_source import Result
 from rindices.model.fitted import FittedModel
+<<<<<<< HEAD
 from rindices.study.cluster import connect_client, require_packages
 from rindices.study.engines import count_processes
 from rindices.study.outlying_measurements import CheckedCohort
+=======
+from rindices.study.wrong_cells import CheckedCohort
+>>>>>>> 9552d12a (Training runs as tasks of one engine: loky on this machine, Dask on many)
 from rindices.sums.batches import BATCH
 from rindices.sums.messages import Answer, Request, receive_answer
 from rindices.sums.people import LocalPeople

@@ -1,0 +1,1 @@
+"""Tasks on one machine or many: their retries, progress and interruption."""
