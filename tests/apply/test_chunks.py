@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import rindices as ri
 from rindices.apply import chunks
 from rindices.apply.chunks import StreamResult, apply_stream, find_repeated_hashes
+from rindices.engine.cluster import DaskEngine
 from rindices.errors import ModelError, ProblemCode, RindicesError, TableError
 from rindices.experiments.tasks import TASKS
 from rindices.tables.chunks import ChunkSize
@@ -153,6 +154,38 @@ def test_any_number_of_workers_gives_the_same_bytes(
         )
     assert (at / "1.tsv").read_bytes() == (at / "2.tsv").read_bytes()
     assert "r1_low" in json.loads((at / "1.json").read_text())
+
+
+def test_dask_workers_in_another_folder_give_the_same_bytes(
+    at: Path,
+    model: ri.FittedModel,
+    people: pd.DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    people.to_csv(at / "t.csv", index=False)
+    size = ChunkSize(rows=50, parquet_rows=50, text_bytes=100_000)
+    run(at, model, at / "t.csv", "here.tsv", size=size)
+    monkeypatch.chdir(at)
+    original = chunks.try_part
+
+    def try_elsewhere(job: chunks.StreamJob, chunk: chunks.TableChunk, name: str):
+        paths = [job.model, job.folder, *job.request.volumes, chunk.path]
+        assert all(path.is_absolute() for path in paths)
+        return original(job, chunk, name)
+
+    monkeypatch.setattr(chunks, "try_part", try_elsewhere)
+    with distributed.LocalCluster(
+        n_workers=2, processes=False, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
+        apply_stream(
+            Path("m.safetensors"),
+            make_request(Path("t.csv"), model),
+            at / "there.tsv",
+            size=replace(size, schema_rows=200),
+            engine=DaskEngine(scheduler=cluster.scheduler_address),
+        )
+    assert (at / "there.tsv").read_bytes() == (at / "here.tsv").read_bytes()
 
 
 def test_participants_are_joined_in_every_chunk(
@@ -537,6 +570,34 @@ def test_blank_lines_at_the_end_are_ignored(
             size=ChunkSize(rows=50, parquet_rows=50, text_bytes=len(text) - 5),
         )
     assert (at / "plain.tsv").read_bytes() == (at / "blank.tsv").read_bytes()
+
+
+def test_each_file_of_hashes_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many shares there are, so that the cost grows as their number."""
+    rng, read, load_hashes = np.random.default_rng(0), [], chunks.load_hashes
+    files = [tmp_path / f"{k}.npz" for k in range(4)]
+    for file in files:
+        hashes = rng.integers(2**64, size=300, dtype=np.uint64)
+        np.savez(file, keys=hashes, people=hashes[:100])
+
+    def load(file: Path, kind: str = "keys") -> chunks.Hashes:
+        read.append(file)
+        return load_hashes(file, kind)
+
+    monkeypatch.setattr(chunks, "load_hashes", load)
+    monkeypatch.setattr(chunks, "_MAX_HASHES_IN_MEMORY", 100)
+    shares = list(chunks.share_hashes(files, "people"))
+    assert len(shares) > 10
+    assert read == files
+    assert max(map(len, shares)) < 100
+    expected = np.concatenate([load_hashes(file, "people") for file in files])
+    np.testing.assert_array_equal(np.sort(np.concatenate(shares)), np.sort(expected))
+    assert len(np.unique(np.concatenate(shares))) == sum(
+        len(np.unique(each)) for each in shares
+    )
+    assert sorted(tmp_path.iterdir()) == files
 
 
 @settings(deadline=None)

@@ -257,7 +257,7 @@ def test_workers_that_are_always_killed_end_in_one_line(
 ) -> None:
     done = kill_workers(folder, tmp_path, KILL_ALL)
     assert done.returncode == 1
-    message = r"error: worker processes ended before their work was done, 4 times; .*--workers\.\n"
+    message = r"error: part \d-00000 was not made: its process ended with SIGKILL, 4 times; the system kills .*--workers\.\n"
     assert re.fullmatch(message, done.stderr), done.stderr
     again = run_apply(
         folder / "model1.safetensors", folder / "table", "--out", tmp_path / "out.tsv"

@@ -1,9 +1,13 @@
 """Parts of a table on Dask workers give the result of memory."""
 
+import gc
 import json
 import os
+import secrets
 import shlex
 import signal
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +24,7 @@ import rindices as ri
 from rindices.cli.main import app
 from rindices.errors import StudyError, TableError
 from rindices.study.config import ModelConfig, make_study
-from rindices.study.outlying_measurements import check_cells
+from rindices.study.outlying_measurements import CheckedCohort, check_cells
 from rindices.sums import kinds, parts
 from rindices.sums.messages import Request
 from rindices.sums.parts import PartsTransport, connect_parts
@@ -57,6 +61,15 @@ def write_parquet(folder: Path, cohort: Cohort, n_files: int) -> TableRequest:
 KEEP = partial(check_cells, seed=0, adjust=None, on_outlier="keep")
 
 
+def list_folders() -> set[Path]:
+    """Return the temporary folders of parts."""
+    return {
+        path
+        for path in Path(tempfile.gettempdir()).glob("rindices-*")
+        if (path / "volumes").is_file()
+    }
+
+
 @contextmanager
 def open_in_threads(
     table: Path, request: TableRequest, number: int
@@ -91,12 +104,15 @@ def test_parts_equal_memory(
     monkeypatch.setattr("rindices.sums.batches.BATCH", 50)
     cohort = simulate_people()
     request = write_parquet(tmp_path / "table", cohort, 3)
-    with open_in_threads(tmp_path / "table", request, 2) as transport:
+    before = list_folders()
+    with open_in_threads(tmp_path / "table", request, 9) as transport:
         model = run_study_from_sums(
             transport, SumsSettings(model=MODEL, max_people=max_people)
         ).model
-        assert parts._open_parts
-    assert not parts._open_parts  # files are deleted when the study is over
+        assert len(list_folders() - before) == 9
+        del transport
+    gc.collect()
+    assert list_folders() <= before  # files are deleted when the study is over
     monkeypatch.undo()
     expected = fit_memory(max_people).model
     assert model is not None
@@ -111,19 +127,64 @@ def test_parts_equal_memory(
     )
 
 
+def note_reading(folder: Path, cohort: Cohort) -> CheckedCohort:
+    """Write a file for each batch that is read, named by its first person."""
+    name = f"{cohort.people['participant_id'].iloc[0]}-{secrets.token_hex(4)}"
+    (folder / name).write_text(str(os.getpid()))
+    return KEEP(cohort)
+
+
 @pytest.mark.slow
-def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
-    """Another process reads the part again and gives the same sums."""
-    request = write_parquet(tmp_path / "table", simulate_people(), 3)
-    with connect_parts(tmp_path / "table", request, KEEP, workers=2) as transport:
+def test_the_parts_of_a_killed_worker_alone_are_read_again(tmp_path: Path) -> None:
+    """Another process reads them and gives the same sums."""
+    request, read = (
+        write_parquet(tmp_path / "table", simulate_people(), 6),
+        tmp_path / "read",
+    )
+    read.mkdir()
+    check = partial(note_reading, read)
+    with connect_parts(tmp_path / "table", request, check, workers=2) as transport:
         asked = Request(kind=kinds.DESCRIBE, round=1, settings={}, arrays={})
         first = transport.ask(asked)
-        pids = transport.client.run(os.getpid)
-        os.kill(next(iter(pids.values())), signal.SIGKILL)
+        before = {path: int(path.read_text()) for path in read.iterdir()}
+        assert len(before) == len(transport.parts) == 6
+        victim = next(iter(transport.client.run(os.getpid).values()))
+        lost = {path.name[:-9] for path, pid in before.items() if pid == victim}
+        os.kill(victim, signal.SIGKILL)
         second = transport.ask(asked)
+        again = [path.name[:-9] for path in set(read.iterdir()) - set(before)]
+        assert 0 < len(lost) < 6
+        assert set(again) == lost
         assert [each.encode() for each in first.values()] == [
             each.encode() for each in second.values()
         ]
+
+
+def wait_and_name(people: LocalPeople) -> str:
+    """Take as long as an answer of many people, and tell which worker answers."""
+    from distributed import get_worker
+
+    time.sleep(0.2)
+    return str(get_worker().address)
+
+
+def test_workers_that_come_late_get_parts(tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    request = write_parquet(tmp_path / "table", simulate_people(), 8)
+    with LocalCluster(
+        n_workers=1, processes=False, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address
+        with connect_parts(
+            tmp_path / "table", request, KEEP, scheduler=address
+        ) as transport:
+            assert len(transport.parts) == 8
+            assert len(set(transport._run(wait_and_name))) == 1
+            cluster.scale(2)
+            transport.client.wait_for_workers(2)
+            workers = [len(set(transport._run(wait_and_name))) for _ in range(3)]
+            assert workers[-1] == 2
 
 
 def test_repeated_ids_are_refused_across_files(tmp_path: Path) -> None:
@@ -133,7 +194,7 @@ def test_repeated_ids_are_refused_across_files(tmp_path: Path) -> None:
     copy.to_parquet(tmp_path / "table" / "part-2.parquet")
     with (
         pytest.raises(StudyError, match="3 rows with a duplicated ID"),
-        open_in_threads(tmp_path / "table", request, 2),
+        open_in_threads(tmp_path / "table", request, 3),
     ):
         pass
 

@@ -5,9 +5,9 @@ Each chunk becomes one part, a file of rows, in a hidden folder beside the outpu
 record of a part holds the input that it was made from and its digest, and is written
 last. Thus a part that fits its record is complete, and a run that was interrupted goes
 on with the parts that are missing. In the end the parts are joined to one file, or
-their folder gets the name of the output. Processes share nothing: each reads, infers
-and writes. The chunk of a process that was killed is done again. A lock keeps other
-runs away.
+their folder gets the name of the output. Each chunk is a task of an engine
+(`rindices.engine`): workers share nothing, and each reads, infers and writes. A lock
+keeps other runs away.
 """
 
 import hashlib
@@ -15,12 +15,13 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -35,6 +36,8 @@ from rindices.atomic import (
     compute_digest,
     delete_temporary_files,
 )
+from rindices.engine.local import LocalEngine
+from rindices.engine.tasks import Engine, Task, run
 from rindices.errors import (
     ModelError,
     Problem,
@@ -71,10 +74,9 @@ _MAX_HASHES_IN_MEMORY = 4_000_000
 _NOTES_ABOUT_ROWS = parse_codes(
     "encoding_guessed missing_values no_line_end zero_volumes"
 )
-_MAX_RETRIES = 3  # after a worker was lost
 _LOST_WORKERS = (
-    f"worker processes ended before their work was done, {1 + _MAX_RETRIES} times; the system kills them when memory "
-    "runs out. Finished parts are kept: run the same command again with fewer --workers."
+    "the system kills processes when memory runs out. Finished parts are kept: run the same command again with fewer "
+    "--workers."
 )
 Hashes = NDArray[np.uint64]
 
@@ -124,6 +126,22 @@ class StreamJob:
         return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[
             :16
         ]
+
+    def make_absolute(self) -> "StreamJob":
+        """Return the job for workers that run in other folders."""
+        (table,), people = self.request.volumes, self.request.participants
+        assert isinstance(table, Path)
+        request = replace(
+            self.request,
+            volumes=(table.absolute(),),
+            participants=people.absolute() if isinstance(people, Path) else people,
+        )
+        return replace(
+            self,
+            model=self.model.absolute(),
+            folder=self.folder.absolute(),
+            request=request,
+        )
 
     def part_path(self, name: str) -> Path:
         """Return the path of a part."""
@@ -193,6 +211,7 @@ def apply_stream(
     scale: str = "",
     centiles: bool = False,
     compared_with: str = "the training people",
+    engine: Engine | None = None,
 ) -> StreamResult:
     """Write the R-indices of all people of a table, in the order of its rows.
 
@@ -214,6 +233,10 @@ def apply_stream(
         Whether to add the centile of each R-index among healthy people.
     compared_with : str
         Whom the model compares new people with.
+    engine : Engine, optional
+        Where chunks are computed, for instance a
+        `rindices.engine.cluster.DaskEngine`. Its machines must see all files under the
+        same paths. Left out, processes of this machine.
 
     Raises
     ------
@@ -242,7 +265,8 @@ def apply_stream(
                 _refuse_filled_folder(out)
             start = time.perf_counter()
             chunks = _list_chunks(table, job.size)
-            parts, n_resumed, rows = _run_chunks(job, chunks, workers, on_progress)
+            engine = engine or LocalEngine(workers)
+            parts, n_resumed, rows = _run_chunks(job, chunks, engine, on_progress)
             rate = rows / max(time.perf_counter() - start, 1e-9)
             people = _check_parts(job, chunks, parts)
             counted = reduce(UnusualCount.merged_with, [part.counted for part in parts])
@@ -327,56 +351,61 @@ def _list_chunks(table: Path, size: ChunkSize) -> dict[str, TableChunk]:
 def _run_chunks(
     job: StreamJob,
     chunks: Mapping[str, TableChunk],
-    workers: int,
+    engine: Engine,
     on_progress: Callable[[int], None],
 ) -> tuple[list[PartRecord], int, int]:
     """Make the parts that are missing; return all parts in order, how many were there,
     and the people of this run.
     """
-    parts: dict[str, PartRecord] = {}
+    parts: dict[str, PartRecord] = {
+        name: part
+        for name, chunk in chunks.items()
+        if (part := _load_finished_part(job, chunk, name))
+    }
+    n_resumed = len(parts)
     refused: dict[str, RindicesError] = {}
-    n_resumed = people = 0
-    for attempt in range(1 + _MAX_RETRIES):
-        missing = {
-            name: chunk
-            for name, chunk in chunks.items()
-            if name not in parts and name not in refused
-        }
-        parts |= {
-            name: part
-            for name in missing
-            if (part := _load_finished_part(job, missing[name], name))
-        }
-        n_resumed = n_resumed if attempt else len(parts)
-        missing = {name: chunk for name, chunk in missing.items() if name not in parts}
-        try:
-            for name, outcome in _make_parts(job, missing, workers):
-                if isinstance(outcome, RindicesError):
-                    refused[name] = outcome
-                    if (
-                        sum(
-                            len(p.offenders)
-                            for error in refused.values()
-                            for p in error.problems
-                        )
-                        > _MAX_REFUSED
-                    ):
-                        break
-                    continue
-                parts[name] = outcome
-                people += outcome.counted.people
-                on_progress(people)
-            break
-        except (
-            BrokenExecutor
-        ) as error:  # a worker was killed; what the others finished is kept
-            if attempt == _MAX_RETRIES:
-                raise ModelError(_LOST_WORKERS) from error
+    people = n_offenders = 0
+    for name, outcome in _make_parts(job, chunks, parts, engine):
+        if isinstance(outcome, RindicesError):
+            refused[name] = outcome
+            n_offenders += sum(len(each.offenders) for each in outcome.problems)
+            if n_offenders > _MAX_REFUSED:
+                break
+            continue
+        parts[name] = outcome
+        people += outcome.counted.people
+        on_progress(people)
     if errors := [refused[name] for name in chunks if name in refused]:
         raise type(errors[0])(
             merge_problems([problem for error in errors for problem in error.problems])
         )
     return [parts[name] for name in chunks], n_resumed, people
+
+
+def _make_parts(
+    job: StreamJob,
+    chunks: Mapping[str, TableChunk],
+    finished: Container[str],
+    engine: Engine,
+) -> Iterator[tuple[str, PartRecord | RindicesError]]:
+    """Yield the other parts as they are made."""
+    is_here = isinstance(engine, LocalEngine)
+    there = job if is_here else job.make_absolute()
+    tasks = [
+        Task(
+            key=f"{job.folder.name}-{name}",
+            function=try_part,
+            arguments=(there, chunk if is_here else chunk.make_absolute(), name),
+        )
+        for name, chunk in chunks.items()
+        if name not in finished
+    ]
+    for each in run(engine, tasks, there.folder.parent):
+        if each.lost:
+            raise ModelError(
+                f"part {each.task.arguments[-1]} was not made: {each.lost}; {_LOST_WORKERS}"
+            )
+        yield each.get_result()
 
 
 def _load_finished_part(
@@ -396,24 +425,7 @@ def _load_finished_part(
     return part if part.stamp == stamp and part.digest == digest else None
 
 
-def _make_parts(
-    job: StreamJob, chunks: Mapping[str, TableChunk], workers: int
-) -> Iterator[tuple[str, PartRecord | RindicesError]]:
-    """Yield parts as they are finished; processes are started only for more than one
-    chunk.
-    """
-    from joblib import Parallel, cpu_count, delayed, parallel_config
-
-    n_workers = cpu_count() if workers < 0 else workers
-    if n_workers == 1 or len(chunks) < 2:
-        with limit_blas_threads():
-            yield from (try_part(job, chunk, name) for name, chunk in chunks.items())
-        return
-    with parallel_config(backend="loky", inner_max_num_threads=1):
-        calls = (delayed(try_part)(job, chunk, name) for name, chunk in chunks.items())
-        yield from Parallel(n_jobs=n_workers, return_as="generator_unordered")(calls)
-
-
+@limit_blas_threads()
 def try_part(
     job: StreamJob, chunk: TableChunk, name: str
 ) -> tuple[str, PartRecord | RindicesError]:
@@ -594,12 +606,9 @@ def _check_parts(
         )
     if SESSION not in parts[0].columns:
         return sum(part.counted.people for part in parts)
-    return len(
-        np.unique(
-            np.concatenate(
-                [load_hashes(file, "people") for file in hash_files.values()]
-            )
-        )
+    return sum(
+        len(np.unique(hashes))
+        for hashes in share_hashes(list(hash_files.values()), "people")
     )
 
 
@@ -625,20 +634,41 @@ def load_hashes(file: Path, kind: str = "keys") -> Hashes:
 
 
 def find_repeated_hashes(files: Sequence[Path]) -> Hashes:
-    """Return the hashes of rows (K,) that occur more than once in the files, in bounded
-    memory.
-    """
-    n_shares = (
-        1 + sum(len(load_hashes(file)) for file in files) // _MAX_HASHES_IN_MEMORY
-    )
+    """Return the hashes of rows (K,) that occur more than once in the files."""
     repeated = []
-    for share in range(n_shares):
-        hashes = np.concatenate(
-            [each[each % n_shares == share] for each in map(load_hashes, files)]
-        )
+    for hashes in share_hashes(files, "keys"):
         values, counts = np.unique(hashes, return_counts=True)
         repeated.append(values[counts > 1])
     return np.concatenate(repeated)
+
+
+def share_hashes(files: Sequence[Path], kind: str) -> Iterator[Hashes]:
+    """Yield all hashes of a kind in shares (K,) that memory holds; equal ones are in
+    one share.
+
+    Each file is read once. Where there are several shares, they are files of a
+    temporary folder, so that twice the hashes cost twice the time.
+    """
+    size = sum(file.stat().st_size for file in files)
+    n_shares = 1 + size // (8 * _MAX_HASHES_IN_MEMORY)
+    if n_shares == 1:
+        yield np.concatenate([load_hashes(file, kind) for file in files])
+        return
+    with TemporaryDirectory(dir=files[0].parent) as folder, ExitStack() as stack:
+        shares: list[IO[Any]] = [
+            stack.enter_context(Path(folder, str(share)).open("w+b"))
+            for share in range(n_shares)
+        ]
+        for file in files:
+            hashes = load_hashes(file, kind)
+            numbers = hashes % n_shares
+            hashes = hashes[np.argsort(numbers, kind="stable")]
+            ends = np.bincount(numbers.astype(np.intp), minlength=n_shares).cumsum()
+            for share, own in zip(shares, np.split(hashes, ends[:-1]), strict=True):
+                own.tofile(share)
+        for share in shares:
+            share.seek(0)
+            yield np.fromfile(share, dtype=np.uint64)
 
 
 def _stamp_file(path: Path) -> list[str | int]:

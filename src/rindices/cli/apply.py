@@ -1,7 +1,7 @@
 """``rindices apply``: R-indices for new people from a finished model."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +29,7 @@ from rindices.errors import (
 
 if TYPE_CHECKING:
     from rindices.apply.chunks import StreamResult
+    from rindices.engine.tasks import Engine
     from rindices.model.fitted import FittedModel
     from rindices.tables.validate import TableRequest
 
@@ -40,6 +41,7 @@ _TRAINING_CODES = parse_codes(
 )
 """Notes that matter only for training a model."""
 _SECONDS_BETWEEN_MESSAGES = 10.0
+_ROWS_OF_IDS = 500_000  # read at a time
 
 
 @take_table_options(
@@ -88,6 +90,13 @@ def apply(
         ),
     ] = None,
     workers: Workers = -1,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Dask scheduler whose workers compute; they must see all files under the same paths.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write the R-indices of new people; needs the regions and covariates that the
@@ -114,6 +123,11 @@ def apply(
     in_chunks = (
         not learn_sites and len(tables) == 1 and list_table_files(tables[0]) is not None
     )
+    if scheduler is not None and not in_chunks:
+        raise typer.BadParameter(
+            "leave it out: only one table, or a folder of csv or parquet files, is read in chunks",
+            param_hint="--scheduler",
+        )
     listed = Path(data["participants"]) if "participants" in data else None
     inputs = [model, *tables, *([] if listed is None else [listed])]
     for path in (out,) if scores is None else (out, scores):
@@ -125,7 +139,13 @@ def apply(
     scale = describe_scale(fitted)
     if in_chunks:
         result = _apply_in_chunks(
-            model, request, out, workers, scale, centiles, fitted.card.compared_with
+            model,
+            request,
+            out,
+            _make_engine(workers, scheduler),
+            scale,
+            centiles,
+            fitted.card.compared_with,
         )
     else:
         least_controls = least if learn_sites else None
@@ -252,20 +272,13 @@ def _find_training_people(model: Path, out: Path) -> list[Problem]:
     """
     import pandas as pd
 
-    from rindices.apply.tables import SEPARATORS
     from rindices.tables.cohort import ID
 
     own = model.parent / "r_indices.tsv"
     if not own.is_file() or own.resolve() == out.resolve():
         return []
-    trained = pd.read_csv(own, sep="\t", usecols=[ID], dtype=str)[ID]
-    if out.suffix in SEPARATORS:
-        applied = pd.read_csv(out, sep=SEPARATORS[out.suffix], usecols=[ID], dtype=str)[
-            ID
-        ]
-    else:
-        applied = pd.read_parquet(out, columns=[ID])[ID].astype(str)
-    known = sorted(set(trained) & set(applied))
+    trained = set(pd.read_csv(own, sep="\t", usecols=[ID], dtype=str)[ID])
+    known = sorted({each for ids in _read_ids(out) for each in trained & set(ids)})
     if not known:
         return []
     people = format_count(
@@ -283,6 +296,23 @@ def _find_training_people(model: Path, out: Path) -> list[Problem]:
             offenders=tuple(known),
         )
     ]
+
+
+def _read_ids(out: Path) -> Iterator[list[str]]:
+    """Yield the ids of a table of R-indices, some rows at a time."""
+    import pandas as pd
+    import pyarrow.dataset
+
+    from rindices.apply.tables import SEPARATORS
+    from rindices.tables.cohort import ID
+
+    if out.suffix in SEPARATORS:
+        rows = {"usecols": [ID], "dtype": str, "chunksize": _ROWS_OF_IDS}
+        for table in pd.read_csv(out, sep=SEPARATORS[out.suffix], **rows):
+            yield table[ID].tolist()
+        return
+    for batch in pyarrow.dataset.dataset(out).to_batches(columns=[ID]):
+        yield [str(each) for each in batch.column(0).to_pylist()]
 
 
 def _check_output_path(out: Path, inputs: list[Path], in_chunks: bool) -> None:
@@ -321,13 +351,14 @@ def _apply_in_chunks(
     model: Path,
     request: "TableRequest",
     out: Path,
-    workers: int,
+    engine: "Engine",
     scale: str,
     centiles: bool,
     compared_with: str,
 ) -> "StreamResult":
     """Apply in chunks, with a message about the progress every few seconds."""
     from rindices.apply.chunks import apply_stream
+    from rindices.engine.tasks import StoppedError
 
     last = start = time.monotonic()
 
@@ -338,16 +369,31 @@ def _apply_in_chunks(
             typer.echo(f"{rows:,} rows, {rows / (now - start):,.0f} a second", err=True)
             last = now
 
-    return apply_stream(
-        model,
-        request,
-        out,
-        workers,
-        on_progress=print_progress,
-        scale=scale,
-        centiles=centiles,
-        compared_with=compared_with,
-    )
+    try:
+        return apply_stream(
+            model,
+            request,
+            out,
+            engine=engine,
+            on_progress=print_progress,
+            scale=scale,
+            centiles=centiles,
+            compared_with=compared_with,
+        )
+    except StoppedError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(3) from None
+
+
+def _make_engine(workers: int, scheduler: str | None) -> "Engine":
+    """Return processes of this machine, or the workers of a scheduler."""
+    from rindices.engine.local import LocalEngine
+
+    if scheduler is None:
+        return LocalEngine(workers)
+    from rindices.engine.cluster import DaskEngine
+
+    return DaskEngine(scheduler=scheduler)
 
 
 def _apply_in_memory(

@@ -32,7 +32,6 @@ _CONNECT_TIMEOUT = 10.0  # seconds
 _LOOPBACK = "127.0.0.1:0"  # the dashboard is for this machine alone
 _SETTINGS = {
     "distributed.scheduler.worker-saturation": 1.0,  # one task a worker at a time
-    "distributed.scheduler.allowed-failures": 0,  # each death of a worker is reported
     # results are files, so that nothing could be spilled, and a pause would not end
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
@@ -165,7 +164,7 @@ class DaskEngine:
         from distributed import LocalCluster
         from distributed.system import MEMORY_LIMIT
 
-        n_workers = count_processes(self.workers, max(n_tasks, 2))
+        n_workers = count_processes(self.workers, n_tasks)
         limit = self.memory_limit or MEMORY_LIMIT // n_workers
         with ExitStack() as stack:
             stack.enter_context(configure_dask())
@@ -198,9 +197,7 @@ def require_packages(engine: str) -> None:
 
 
 def configure_dask() -> AbstractContextManager[Any]:
-    """Return a context in which Dask gives each worker one task at a time and reports
-    each death of a worker.
-    """
+    """Return a context in which Dask gives each worker one task at a time."""
     import dask
 
     context: AbstractContextManager[Any] = dask.config.set(_SETTINGS)

@@ -1,21 +1,24 @@
 """Tables in parts: Dask workers answer requests with sums over their parts of a table.
 
-Parts exist because no machine holds everyone. A worker reads its part once, a batch at
-a time, and keeps volumes in a file of a temporary folder. In its memory remain ids,
-groups, covariates and hashes of its people, the prepared patients of the members, whose
-number is limited, and one batch of values. A worker that is lost takes its file with
-it; another one then reads the part again.
+Parts exist because no machine holds everyone. A worker reads a part once, a batch at a
+time, and keeps volumes in a file of a temporary folder. In its memory remain ids,
+groups, covariates and hashes of the people, the prepared patients of the members, whose
+number is limited, and one batch of values. Each part is a future of Dask, which decides
+where it is read: also on workers that come late. A worker that is lost takes its files
+with it; others then read its parts again.
+
+Which people make a part depends on the table alone, so that all numbers of workers give
+equal sums.
 
 Shape letters: N people of a part, R regions.
 """
 
-import logging
-import secrets
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -24,18 +27,11 @@ import numpy as np
 import pandas as pd
 
 from rindices._typing import AnyArray, FloatArray, IntArray
-from rindices.engine.cluster import connect_client, require_packages
-from rindices.engine.local import count_processes
+from rindices.engine.cluster import DaskEngine
 from rindices.errors import Findings, Problem, ProblemCode, StudyError, format_count
 from rindices.learners.people_source import Result
 from rindices.model.fitted import FittedModel
-<<<<<<< HEAD
-from rindices.study.cluster import connect_client, require_packages
-from rindices.study.engines import count_processes
 from rindices.study.outlying_measurements import CheckedCohort
-=======
-from rindices.study.wrong_cells import CheckedCohort
->>>>>>> 9552d12a (Training runs as tasks of one engine: loky on this machine, Dask on many)
 from rindices.sums.batches import BATCH
 from rindices.sums.messages import Answer, Request, receive_answer
 from rindices.sums.people import LocalPeople
@@ -51,16 +47,16 @@ from rindices.tables.sources.frames import list_table_files
 from rindices.tables.validate import TableRequest, report_unknown_people
 
 CheckCells = Callable[[Cohort], CheckedCohort]
+_MAX_CHUNKS = 5  # of a part, so that an answer takes far longer than its message
+_FEW_PARTS = 16  # small tables have at least as many, if they have so many chunks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Chunks of the files of a table that one worker answers for.
+    """Chunks of the files of a table that are read together.
 
     Parameters
     ----------
-    study : str
-        Which study this is, for workers that have parts of several.
     name : str
     chunks : tuple of TableChunk
     request : TableRequest
@@ -69,7 +65,6 @@ class Part:
         Finds outlying measurements of a batch of people.
     """
 
-    study: str
     name: str
     chunks: tuple[TableChunk, ...]
     request: TableRequest
@@ -148,33 +143,54 @@ class PartPeople(LocalPeople):
         )
 
 
-_open_parts: dict[
-    tuple[str, str], tuple[PartPeople, tempfile.TemporaryDirectory[str]]
-] = {}
-"""Parts that this worker has read, with their folders, by study and name."""
+class OpenPart:
+    """A part that a worker has read; on another worker, it is read again.
+
+    Parameters
+    ----------
+    part : Part
+        What to read.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self._part, self._size = part, 0
+        self._people: PartPeople | None = None
+
+    @property
+    def people(self) -> PartPeople:
+        """The people, who are read at the first call."""
+        if self._people is None:
+            folder = tempfile.mkdtemp(prefix="rindices-")
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            self._people = PartPeople(
+                self._part.name, _read_batches(self._part), Path(folder)
+            )
+            self._size = Path(folder, "volumes").stat().st_size
+        return self._people
+
+    def __reduce__(self) -> tuple[type["OpenPart"], tuple[Part]]:
+        """Send what to read to another worker."""
+        return type(self), (self._part,)
+
+    def __sizeof__(self) -> int:
+        """Return the size of the file, so that Dask moves a part seldom: it is read
+        again then.
+        """
+        return self._size
 
 
-def open_part(part: Part) -> PartPeople:
-    """Return the people of a part on this worker; it is read at the first call."""
-    key = (part.study, part.name)
-    if key not in _open_parts:
-        folder = tempfile.TemporaryDirectory(prefix="rindices-")
-        _open_parts[key] = (
-            PartPeople(part.name, _read_batches(part), Path(folder.name)),
-            folder,
-        )
-    return _open_parts[key][0]
+def open_part(part: Part) -> OpenPart:
+    """Read a part; runs on a worker."""
+    opened = OpenPart(part)
+    _ = opened.people
+    return opened
 
 
-def close_parts(study: str) -> None:
-    """Delete the files of a study on this worker."""
-    for key in [key for key in _open_parts if key[0] == study]:
-        _open_parts.pop(key)[1].cleanup()
-
-
-def call_part(part: Part, function: Callable[..., Result], *arguments: Any) -> Result:
+def call_part(
+    opened: OpenPart, function: Callable[..., Result], *arguments: Any
+) -> Result:
     """Call a function with the people of a part; runs on a worker."""
-    return function(open_part(part), *arguments)
+    return function(opened.people, *arguments)
 
 
 def _answer(people: PartPeople, content: bytes) -> bytes:
@@ -203,6 +219,9 @@ class PartsTransport:
 
     client: Any
     parts: Sequence[Part]
+
+    def __post_init__(self) -> None:
+        self._opened = self.client.map(open_part, self.parts, pure=False)
 
     def check_ids(self) -> None:
         """Refuse a table in which an id is repeated, in whatever parts.
@@ -276,20 +295,20 @@ class PartsTransport:
         }
 
     def _run(self, function: Callable[..., Result], *arguments: Any) -> list[Result]:
-        """Call a function with the people of each part, on the worker that has read it
-        if it is still there.
-        """
-        workers = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
+        """Call a function with the people of each part."""
+        from distributed import KilledWorker
+
         futures = [
-            self.client.submit(
-                *(call_part, part, function, *arguments),
-                pure=False,
-                workers=[workers[k % len(workers)]] if workers else None,
-                allow_other_workers=True,
-            )
-            for k, part in enumerate(self.parts)
+            self.client.submit(call_part, opened, function, *arguments, pure=False)
+            for opened in self._opened
         ]
-        return list(self.client.gather(futures))
+        try:
+            return list(self.client.gather(futures))
+        except KilledWorker as error:
+            lost = f"a part of the table lost {error.allowed_failures + 1} workers"
+            raise StudyError(
+                f"{lost}, perhaps for their memory: give fewer --workers, or workers with more memory."
+            ) from error
 
 
 @contextmanager
@@ -326,9 +345,6 @@ def connect_parts(
     StudyError
         If there is no table, no scheduler, or a duplicated ID.
     """
-    require_packages("dask")
-    from distributed import LocalCluster
-
     files = list_table_files(table)
     if not files or not files[0].exists():
         raise StudyError(
@@ -339,46 +355,27 @@ def connect_parts(
         for file in files
         for chunk in split_into_chunks(file, ChunkSize(parquet_rows=BATCH))
     ]
-    with ExitStack() as stack:
-        address: Any = scheduler
-        if scheduler is None:
-            n_workers = count_processes(workers, len(chunks))
-            settings = {
-                "n_workers": n_workers,
-                "threads_per_worker": 1,
-                "memory_limit": None,
-            }
-            cluster = LocalCluster(
-                **settings, dashboard_address=":0", silence_logs=logging.CRITICAL
-            )
-            address = stack.enter_context(cluster)
-        client = stack.enter_context(connect_client(address, lambda text: None))
-        client.wait_for_workers(1)
-        n_parts = min(len(client.scheduler_info(n_workers=-1)["workers"]), len(chunks))
-        transport = PartsTransport(client, _make_parts(chunks, request, check, n_parts))
-        stack.callback(client.run, close_parts, transport.parts[0].study)
+    parts = _make_parts(chunks, request, check)
+    with DaskEngine(workers, scheduler).connect(len(parts), lambda text: None) as pool:
+        transport = PartsTransport(pool.client, parts)
         transport.check_ids()
         transport.check_left_out(request)
         yield transport
 
 
 def _make_parts(
-    chunks: Sequence[TableChunk], request: TableRequest, check: CheckCells, number: int
+    chunks: Sequence[TableChunk], request: TableRequest, check: CheckCells
 ) -> list[Part]:
-    """Return parts with about as many chunks each, in the order of the files."""
-    study = secrets.token_hex(8)
-    bounds = pairwise(
-        np.linspace(0, len(chunks), number + 1).round().astype(int).tolist()
-    )
+    """Return parts of a few chunks each, in the order of the files."""
+    size = max(1, min(_MAX_CHUNKS, len(chunks) // _FEW_PARTS))
     return [
         Part(
-            study=study,
             name=f"part-{k:04d}",
-            chunks=tuple(chunks[a:b]),
+            chunks=tuple(chunks[start : start + size]),
             request=request,
             check=check,
         )
-        for k, (a, b) in enumerate(bounds)
+        for k, start in enumerate(range(0, len(chunks), size))
     ]
 
 

@@ -83,6 +83,10 @@ class TableChunk:
     start: int
     stop: int
 
+    def make_absolute(self) -> "TableChunk":
+        """Return the chunk for processes that run in other folders."""
+        return replace(self, path=self.path.absolute())
+
 
 def split_into_chunks(path: Path, size: ChunkSize) -> Iterator[TableChunk]:
     """Yield the chunks of a file in order, without parsing it."""
