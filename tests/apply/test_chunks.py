@@ -18,6 +18,7 @@ import rindices as ri
 from rindices.apply import chunks
 from rindices.apply.chunks import StreamResult, apply_stream, find_repeated_hashes
 from rindices.engine.cluster import DaskEngine
+from rindices.engine.tasks import Engine, Task
 from rindices.errors import ModelError, ProblemCode, RindicesError, TableError
 from rindices.experiments.tasks import TASKS
 from rindices.tables.chunks import ChunkSize
@@ -167,14 +168,16 @@ def test_dask_workers_in_another_folder_give_the_same_bytes(
     size = ChunkSize(rows=50, parquet_rows=50, text_bytes=100_000)
     run(at, model, at / "t.csv", "here.tsv", size=size)
     monkeypatch.chdir(at)
-    original = chunks.try_part
+    original = chunks.run
 
-    def try_elsewhere(job: chunks.StreamJob, chunk: chunks.TableChunk, name: str):
-        paths = [job.model, job.folder, *job.request.volumes, chunk.path]
-        assert all(path.is_absolute() for path in paths)
-        return original(job, chunk, name)
+    def run_elsewhere(engine: Engine, tasks: list[Task], folder: Path) -> object:
+        for task in tasks:
+            job, chunk, _ = task.arguments
+            paths = [job.model, job.folder, *job.request.volumes, chunk.path, folder]
+            assert all(path.is_absolute() for path in paths)
+        return original(engine, tasks, folder)
 
-    monkeypatch.setattr(chunks, "try_part", try_elsewhere)
+    monkeypatch.setattr(chunks, "run", run_elsewhere)
     with distributed.LocalCluster(
         n_workers=2, processes=False, threads_per_worker=1, dashboard_address=None
     ) as cluster:

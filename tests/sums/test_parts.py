@@ -105,11 +105,11 @@ def test_parts_equal_memory(
     cohort = simulate_people()
     request = write_parquet(tmp_path / "table", cohort, 3)
     before = list_folders()
-    with open_in_threads(tmp_path / "table", request, 9) as transport:
+    with open_in_threads(tmp_path / "table", request, 6) as transport:
         model = run_study_from_sums(
             transport, SumsSettings(model=MODEL, max_people=max_people)
         ).model
-        assert len(list_folders() - before) == 9
+        assert len(list_folders() - before) == 6
         del transport
     gc.collect()
     assert list_folders() <= before  # files are deleted when the study is over

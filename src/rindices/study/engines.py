@@ -5,11 +5,13 @@ twice, or be interrupted at any time: files are written whole, and long training
 checkpoint every now and then.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from rindices.atomic import write_json
 from rindices.engine.tasks import (
     Engine,
     Finished,
@@ -79,8 +81,12 @@ class StudyObserver:
 NO_OBSERVER = StudyObserver()
 
 
-class TrainingJob(NamedTuple):
-    """A member set to train.
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob:
+    """A member set to train, or one member whose fits to halves are compared.
+
+    Members of a set are trained together: they share the choice of their shape, and EM
+    ends for all of them at once. Their halves have nothing in common.
 
     Attributes
     ----------
@@ -90,11 +96,20 @@ class TrainingJob(NamedTuple):
         Folder of the run store.
     people : Path
         File of the people.
+    number : int or None
+        Number of the member, for halves.
     """
 
     work: MemberSet
     folder: Path
     people: Path
+    number: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Name that changes with everything that could change the result."""
+        part = "" if self.number is None else f"-{self.number:03d}"
+        return f"{self.work.key}{part}"
 
 
 def run_training_job(job: TrainingJob, report: Report | None = None) -> None:
@@ -103,8 +118,8 @@ def run_training_job(job: TrainingJob, report: Report | None = None) -> None:
 
     report: gets where a long training stands.
     """
-    store = RunStore(job.folder)
-    if store.load(job.work) is not None:
+    store, work = RunStore(job.folder), job.work
+    if store.load(work) is not None or store.evidence_path(job.key).is_file():
         return
     people = load_people(job.people)
 
@@ -118,21 +133,27 @@ def run_training_job(job: TrainingJob, report: Report | None = None) -> None:
         explain_write_errors(f"to {store.folder}", StudyError, MAKE_ROOM),
         limit_blas_threads(),
     ):
-        store.log_event("begun", job.work)
-        method, work = get_study_method(job.work.method), job.work
-        if work.halves:
-            trained = store.load(replace(work, halves=False))
-            if trained is None:
-                raise StudyError(
-                    f"{store.folder} has lost members that it had: run the same command again."
-                )
-            members = method.compare_halves(people, trained, work)
-        else:
+        store.log_event("begun", job.key)
+        method = get_study_method(work.method)
+        if job.number is None:
             members = method.train_members(
                 people, work, store.checkpoint_path(work), report_event
             )
-        store.save(work, members)
-        store.log_event("finished", job.work)
+            store.save(work, members)
+        else:
+            trained = store.load_trained(work)
+            member = method.compare_halves(people, trained, work, job.number)
+            write_json(store.evidence_path(job.key), {"evidence": member.evidence})
+        store.log_event("finished", job.key)
+
+
+def list_jobs(work: MemberSet, folder: Path, people: Path) -> list[TrainingJob]:
+    """Return the jobs of a member set: one, or for halves one a member."""
+    numbers = work.numbers if work.halves else (None,)
+    return [
+        TrainingJob(work=work, folder=folder, people=people, number=number)
+        for number in numbers
+    ]
 
 
 def run_plan(
@@ -163,40 +184,26 @@ def run_plan(
     missing = [work for work in plan if store.load(work) is None]
     if not missing:
         return
-    done, lost = len(plan) - len(missing), list[Finished[None]]()
     paths = {
         numbers: store.save_people(prepare_people(numbers))
         for numbers in {work.numbers for work in missing}
     }
-    folder, works = store.folder.absolute(), {work.key: work for work in missing}
-    journal = folder / "journal"
-    journal.mkdir(exist_ok=True)
-    tasks = [
-        Task(
-            key=work.key,
-            function=run_training_job,
-            arguments=(TrainingJob(work, folder, paths[work.numbers]),),
-            mailbox=journal,
-        )
-        for work in missing
-    ]
-
-    def pass_on(task: Task[None], values: Mapping[str, Any]) -> None:
-        observer.on_training(works[task.key], TrainingEvent(**values))
-
+    folder, lost = store.folder.absolute(), list[Finished[None]]()
+    jobs = {work.key: list_jobs(work, folder, paths[work.numbers]) for work in missing}
+    done = len(plan) - len(missing)
     observer.on_progress(done, len(plan), None)
     try:
-        for finished in run(
-            engine, tasks, folder, on_message=observer.on_message, on_report=pass_on
-        ):
-            work = works[finished.task.key]
+        for finished in _run_jobs(jobs, folder, engine, observer):
+            work = finished.task.arguments[0].work
             if finished.lost:
                 lost.append(finished)
-                observer.on_message(f"given up: {work.key} ({finished.lost})")
-            else:
-                store.wait_for(work)
-                done += 1
-                observer.on_progress(done, len(plan), work)
+                observer.on_message(f"given up: {finished.task.key} ({finished.lost})")
+                continue
+            if work.halves:
+                store.take_evidence(work, [job.key for job in jobs[work.key]])
+            store.wait_for(work)
+            done += 1
+            observer.on_progress(done, len(plan), work)
     except StoppedError as error:
         raise StudyStoppedError(error.problems) from None
     finally:
@@ -208,3 +215,33 @@ def run_plan(
         raise StudyError(
             f"{what}. The others are finished: look into {store.folder / 'journal'}, then run again."
         )
+
+
+def _run_jobs(
+    jobs: Mapping[str, Sequence[TrainingJob]],
+    folder: Path,
+    engine: Engine,
+    observer: StudyObserver,
+) -> Iterator[Finished[None]]:
+    """Run the jobs of member sets; yield the last one of each set, and those that were
+    given up.
+    """
+    journal = folder / "journal"
+    journal.mkdir(exist_ok=True)
+    tasks = [
+        Task(key=job.key, function=run_training_job, arguments=(job,), mailbox=journal)
+        for own in jobs.values()
+        for job in own
+    ]
+    n_open = Counter(job.work.key for own in jobs.values() for job in own)
+
+    def pass_on(task: Task[None], values: Mapping[str, Any]) -> None:
+        observer.on_training(task.arguments[0].work, TrainingEvent(**values))
+
+    for finished in run(
+        engine, tasks, folder, on_message=observer.on_message, on_report=pass_on
+    ):
+        work = finished.task.arguments[0].work
+        n_open[work.key] -= not finished.lost
+        if finished.lost or not n_open[work.key]:
+            yield finished

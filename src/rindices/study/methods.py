@@ -263,9 +263,10 @@ class StudyMethod:
         people: Sequence[PreparedPeople],
         members: Sequence[Member],
         work: MemberSet,
-    ) -> list[Member]:
-        """Return members with evidence, for methods that measure it where it is needed
-        (`compares_halves`).
+        number: int,
+    ) -> Member:
+        """Return a member of a set with evidence, for methods that measure it where it
+        is needed (`compares_halves`).
         """
         raise NotImplementedError
 
@@ -412,12 +413,16 @@ class _TrajectoriesMethod(StudyMethod):
         people: Sequence[PreparedPeople],
         members: Sequence[Member],
         work: MemberSet,
-    ) -> list[Member]:
+        number: int,
+    ) -> Member:
         from rindices.learners.trajectory.members import compare_trajectory_halves
         from rindices.learners.trajectory.settings import EMSettings
 
         settings = EMSettings.from_dict(json.loads(work.values)["em"])
-        return compare_trajectory_halves(people, members, work.seed, settings)
+        (member,) = compare_trajectory_halves(
+            people, members, work.seed, settings, [number]
+        )
+        return member
 
     def estimate_seconds(self, people: PreparedPeople, work: MemberSet) -> float:
         """Time one proportional fit to a few people; a member has two fits of each

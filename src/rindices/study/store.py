@@ -2,13 +2,14 @@
 
 import hashlib
 import io
+import json
 import math
 import os
 import socket
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -104,6 +105,39 @@ class RunStore:
             write_safetensors(self.path(work), arrays, metadata)
         self.checkpoint_path(work).unlink(missing_ok=True)
 
+    def evidence_path(self, key: str) -> Path:
+        """Return the file of the evidence of a member, for as long as its set lacks
+        that of others.
+        """
+        return self.folder / f"{key}.evidence"
+
+    def load_trained(self, work: MemberSet) -> list[Member]:
+        """Return the members of a set of halves as they were trained."""
+        members = self.load(replace(work, halves=False))
+        if members is None:
+            raise StudyError(
+                f"{self.folder} has lost members that it had: run the same command again."
+            )
+        return members
+
+    def take_evidence(self, work: MemberSet, keys: Sequence[str]) -> None:
+        """Save a set of halves, whose members are those of the trained set with
+        evidence.
+        """
+        paths, members = [*map(self.evidence_path, keys)], self.load_trained(work)
+        if not all(map(_wait_for_file, paths)):  # `wait_for` says so
+            return
+        values = [json.loads(path.read_bytes())["evidence"] for path in paths]
+        self.save(
+            work,
+            [
+                replace(member, evidence=None if each is None else tuple(each))
+                for member, each in zip(members, values, strict=True)
+            ],
+        )
+        for path in paths:
+            path.unlink()
+
     def load(self, work: MemberSet) -> list[Member] | None:
         """Return a finished member set; None if it is missing or damaged, so that it is
         trained again.
@@ -146,19 +180,19 @@ class RunStore:
                 f"{self.path(work)} was written but is not seen here: give an --out that all nodes share."
             )
 
-    def log_event(self, event: str, work: MemberSet) -> None:
-        """Write an event of a member set to the journal of this process."""
+    def log_event(self, event: str, key: str) -> None:
+        """Write an event of a task to the journal of this process."""
         journal = self.folder / "journal"
         journal.mkdir(exist_ok=True)
         now = datetime.now().astimezone().isoformat(timespec="seconds")
         with (journal / f"{socket.gethostname()}-{os.getpid()}.tsv").open(
             "a", encoding="utf-8"
         ) as file:
-            file.write(f"{now}\t{event}\t{work.key}\n")
+            file.write(f"{now}\t{event}\t{key}\n")
 
     def count_events(self, event: str) -> Counter[str]:
         """Return how often an event is in the journals of all processes, by the key of
-        the member set.
+        the task.
         """
         counts: Counter[str] = Counter()
         for path in (self.folder / "journal").glob("*.tsv"):

@@ -6,7 +6,7 @@ and which number of patterns describe other people best. These choices are the s
 all members of a set.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -126,6 +126,7 @@ def compare_trajectory_halves(
     members: Sequence[Member],
     seed: int,
     settings: EMSettings = DEFAULT_EM_SETTINGS,
+    only: Collection[int] | None = None,
 ) -> list[Member]:
     """Return the members with evidence: the agreement, on all patients, of two fits
     that have no person in common.
@@ -138,14 +139,18 @@ def compare_trajectory_halves(
     members : sequence of Member
         Of a whole set of folds. The patterns of the fits have the shape of the
         members, and EM takes as many steps.
+    only : collection of int, optional
+        Numbers of the members to compare. Left out, all.
     """
     numbers, n_patterns = (
         [member.number for member in members],
         members[0].patterns.shape[1],
     )
-    source = MemberPeople.prepare(people, numbers, n_patterns)
+    source = MemberPeople.prepare(people, numbers, n_patterns, only)
     compared = []
     for member in members:
+        if only is not None and member.number not in only:
+            continue
         own, held_out, indices = source.members[member.number], member.held_out, []
         assert held_out is not None
         for half in HALVES:

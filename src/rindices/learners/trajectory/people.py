@@ -5,7 +5,7 @@ They answer the questions of the E step by sums (`PeopleSource`).
 Shape letters: N people, R regions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Self
 
 import numpy as np
@@ -125,14 +125,21 @@ class MemberPeople(PeopleSource):
 
     @classmethod
     def prepare(
-        cls, people: Sequence[PreparedPeople], numbers: Sequence[int], n_patterns: int
+        cls,
+        people: Sequence[PreparedPeople],
+        numbers: Sequence[int],
+        n_patterns: int,
+        only: Container[int] | None = None,
     ) -> Self:
-        """Prepare the people of each member."""
+        """Prepare the people of each member, or only those of some; the folds of all
+        make the halves.
+        """
         halves = split_by_folds(people)
         return cls(
             {
                 number: ShiftedPeople(own, half, n_patterns)
                 for number, own, half in zip(numbers, people, halves, strict=True)
+                if only is None or number in only
             }
         )
 
