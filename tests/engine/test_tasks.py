@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -301,3 +302,53 @@ def test_nothing_of_a_local_cluster_is_seen_from_elsewhere(tmp_path: Path) -> No
     )
     assert found.get_result() == ["127.0.0.1"]
     assert messages[0].startswith("dashboard: http://127.0.0.1:")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificates")
+def test_connections_are_encrypted_with_the_certificates_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dask
+    import distributed
+
+    certificate, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost"
+    subprocess.run(
+        [*made.split(), "-keyout", key, "-out", certificate],
+        check=True,
+        capture_output=True,
+    )
+    settings = {"ca-file": certificate} | {
+        f"{role}.{name}": path
+        for role in ("client", "scheduler", "worker")
+        for name, path in (("cert", certificate), ("key", key))
+    }
+    settings = {f"distributed.comm.tls.{name}": path for name, path in settings.items()}
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=1,
+            processes=False,
+            protocol="tls://",
+            security=distributed.Security(),
+            dashboard_address=None,
+        ) as cluster,
+    ):
+        address = cluster.scheduler_address
+        assert address.startswith("tls://")
+        (done,) = run(
+            DaskEngine(scheduler=address), make_tasks(multiply, [(1,)]), tmp_path
+        )
+        assert done.get_result() == multiply(1)
+        with (
+            dask.config.set({"distributed.comm.tls.ca-file": None}),
+            pytest.raises(StudyError, match=r"tls://.* needs certificates: name them"),
+        ):
+            list(
+                run(
+                    DaskEngine(scheduler=address),
+                    make_tasks(multiply, [(1,)]),
+                    tmp_path,
+                )
+            )

@@ -35,7 +35,8 @@ def make_job(folder: Path) -> TrainingJob:
     (work,) = make_plan(config, 0, cohort.fingerprint())
     X = ri.Preprocessing.fit(cohort).transform(cohort)
     people = PreparedPeople(X=X, y=cohort.is_patient.astype(np.intp))
-    return TrainingJob(work, folder, RunStore(folder).save_people([people]))
+    path = RunStore(folder).save_people([people])
+    return TrainingJob(work=work, folder=folder, people=path)
 
 
 def test_a_training_ends_with_the_command_that_asked_for_it(tmp_path: Path) -> None:

@@ -231,6 +231,9 @@ def connect_client(address: Any, on_message: MessageCallback) -> Iterator[Any]:
     except (OSError, ValueError) as error:
         what = f"no scheduler answers at {address}: start one with 'dask scheduler', or leave --scheduler out."
         raise StudyError(what) from error
+    except TypeError as error:  # of TLS
+        what = f"{address} needs certificates: name them in Dask's configuration (distributed.comm.tls)."
+        raise StudyError(what) from error
     with client:
         on_message(f"dashboard: {client.dashboard_link}")
         yield client
