@@ -13,16 +13,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from threadpoolctl import threadpool_limits
 
 from rindices.engine.local import count_processes
 from rindices.engine.tasks import MessageCallback, StoppedError, Task, WorkerLostError
 from rindices.errors import StudyError, make_install_command
-
-if TYPE_CHECKING:
-    from rindices.study.config import QueueConfig
 
 MAX_SUBMITTED = 1000
 """Tasks submitted at a time: enough for any cluster, and little for the client's
@@ -271,6 +268,20 @@ def leave_gracefully(client: Any) -> None:
     client.register_plugin(LeaveGracefully())
 
 
+class JobRequest(Protocol):
+    """Request for each job of a batch system."""
+
+    partition: str | None
+    account: str | None
+    walltime: str
+    memory: str
+    cores: int
+    jobs: int
+    directives: tuple[str, ...]
+    setup: tuple[str, ...]
+    interface: str | None
+
+
 @dataclass(frozen=True)
 class QueueEngine:
     """Computes tasks in jobs of a batch system.
@@ -279,7 +290,7 @@ class QueueEngine:
     ----------
     system : str
         Name of the batch system.
-    queue : QueueConfig
+    queue : JobRequest
         Request for each job.
     workers : int
         Number of workers in all jobs, one core each. -1 means the cores of
@@ -287,7 +298,7 @@ class QueueEngine:
     """
 
     system: str
-    queue: "QueueConfig"
+    queue: JobRequest
     workers: int = -1
 
     @contextmanager
