@@ -143,7 +143,9 @@ def _refuse_time_as_scanner(
     if shares[0] >= MIN_SCANNER_SHARE:
         return
     weights = np.abs(basis @ contrasts[:, 0])
-    confused = [names[k] for k in np.flatnonzero(weights > 0.3 * weights.max())]
+    confused = [
+        names[k] for k in np.flatnonzero(weights > 0.3 * weights.max()).tolist()
+    ]
     raise AnalysisError(
         f"scanner and time are confounded: people changed between {' and '.join(confused[:4])} at the same time, so that a "
         "difference of scanners cannot be told from change. Give people of the same group who stayed on one scanner, "
