@@ -1,18 +1,17 @@
 """Real tables whose labels were exchanged: the test of number, the choice of the start,
 and patterns that are forced.
 
-    python -m benchmarks.null_diffuse tests|start|forced|table [--draws 100] [--data
-    ../shared/data/patients]
+    python -m benchmarks.null_diffuse tests|forced|start|studies|table [--draws 100]
+        [--data ../shared/data/patients]
 
 - ``tests``: whether a difference and whether patterns are reported, and p of the first
   test of number, which is made whatever the test of a difference says.
-- ``start``: whether two patterns are fitted from the whole-cohort start, which must be
-  by the group loss of people whom members have not seen, and whether fits on disjoint
-  halves agree, with the start of a study and with the whole-cohort start whatever the
-  group loss says.
-- ``forced``: ``ri.fit(cohort, 2)``: how often two patterns are reported, and the AUC of
-  cross-fitted R-indices: of the models that a study ends with, of which there are few,
-  and in every draw of five members with two patterns, whatever the study says of them.
+- ``forced``: two patterns that are asked for: whether the study ends with them. That
+  rests on the fits to halves alone, so the tests of a difference are not made. Also
+  which start was taken, the agreement of halves, and the AUC of the first five members.
+- ``start``: the agreement of halves with the whole-cohort start, whatever the group
+  loss of people whom members have not seen says.
+- ``studies``: ``ri.fit(cohort, 2)``, which must end as ``forced`` says.
 
 An AUC is computed in the fifth of the people whom a member has not seen, and averaged
 over the fifths and indices: given who trained the member, labels of the others are
@@ -20,7 +19,7 @@ still exchanged at random, so that 0.5 is expected. Values of several members ar
 pooled.
 
 Labels are exchanged within sites, as in ``benchmarks.patients_null``, with other seeds.
-Four real tables, as many draws of each; ``forced`` has a quarter of the draws of each.
+Four real tables, as many draws of each.
 Rows are written as they end, and are not measured again.
 """
 
@@ -29,6 +28,7 @@ import json
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -38,19 +38,23 @@ from sklearn.metrics import roc_auc_score
 import rindices as ri
 from benchmarks.patients_null import exchange_labels
 from benchmarks.suites.patients import list_patient_tables
+from rindices.learners.ensemble import STARTS, Member
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.trajectory.members import (
     compare_trajectory_halves,
     fit_trajectory_members,
 )
-from rindices.selection.choose import MIN_STABLE_CONCORDANCE
+from rindices.selection.choose import MIN_STABLE_CONCORDANCE, GridPoint
 from rindices.study.config import DataConfig, ModelConfig, RunConfig, StudyConfig
+from rindices.study.engines import LocalEngine
 from rindices.study.group_tests import run_group_tests
+from rindices.study.store import RunStore
 from rindices.study.study import Study, StudyPeople
+from rindices.study.train import CohortTraining
 from rindices.tables.cohort import Cohort
 
 OUT = Path(__file__).parent / "results" / "null_diffuse.json"
-FIRST_SEED, N_PATTERNS, MEMBERS = 9_000, 2, range(5)
+FIRST_SEED, N_PATTERNS, FIRST_SET = 9_000, 2, range(5)
 TABLES = ("psychosis", "autism", "depression", "schizophrenia")
 Row = dict[str, Any]
 
@@ -66,68 +70,68 @@ def test_exchanged(cohort: Cohort, seed: int) -> Row:
     }
 
 
-def prepare_people(cohort: Cohort, seed: int) -> list[PreparedPeople]:
-    """Return the people of each member."""
-    model = ModelConfig(patterns=(N_PATTERNS,), members=len(MEMBERS))
-    config = StudyConfig(
-        data=DataConfig(volumes=("memory",)), model=model, run=RunConfig(seed=seed)
-    )
-    return StudyPeople(Study(cohort, config), model).prepare_set(MEMBERS)
+def make_people(cohort: Cohort, seed: int) -> StudyPeople:
+    """Return the people of a study with two patterns."""
+    model = ModelConfig(patterns=(N_PATTERNS,))
+    data, run = DataConfig(volumes=("memory",)), RunConfig(seed=seed)
+    study = Study(cohort, StudyConfig(data=data, model=model, run=run))
+    return StudyPeople(study, model)
 
 
-def compute_member_auc(cohort: Cohort, seed: int) -> float:
-    """Return the AUC of members with two patterns, in the people whom each has not
-    seen: the mean over members and indices.
+def force_patterns(cohort: Cohort, seed: int) -> Row:
+    """Return whether a study ends with two patterns that were asked for, its start, the
+    agreement of halves, and the AUC in people whom members have not seen.
     """
-    people = prepare_people(cohort, seed)
-    members = fit_trajectory_members(people, N_PATTERNS, MEMBERS, seed)
+    people = make_people(cohort, seed)
+    with TemporaryDirectory() as folder:
+        training = CohortTraining(people, RunStore(Path(folder)), LocalEngine(1))
+        choice = training.choose()
+    members = training.gathered[GridPoint(N_PATTERNS)][: len(FIRST_SET)]
+    halves = [each.evidence[0] for each in members if each.evidence is not None]
+    held_out = members[0].held_out
+    assert held_out is not None
+    return {
+        "patterns": choice.best is not None,
+        "start": held_out.start,
+        "halves": float(np.mean(halves)),
+        "auc": compute_auc(people.prepare_set(FIRST_SET), members),
+    }
+
+
+def compute_auc(people: Sequence[PreparedPeople], members: Sequence[Member]) -> float:
+    """Return the AUC in the people whom each member has not seen: the mean over members
+    and indices.
+    """
     aucs = []
     for own, member in zip(people, members, strict=True):
+        assert own.seen is not None
         indices = member.head.infer(own.X[~own.seen])
         aucs += [roc_auc_score(own.y[~own.seen], each) for each in indices.T]
     return float(np.mean(aucs))
 
 
-def choose_start(cohort: Cohort, seed: int) -> Row:
-    """Return which start is taken, and the agreement of halves with it and with the
-    whole-cohort start.
-    """
-    people = prepare_people(cohort, seed)
-    row: Row = {}
-    for name in ("auto", "whole-cohort"):
-        members = fit_trajectory_members(people, N_PATTERNS, MEMBERS, seed, start=name)
-        if name == "auto":
-            row["start"] = members[0].held_out.start  # type: ignore[union-attr]
-        compared = compare_trajectory_halves(people, members, seed)
-        row[f"halves, {name}"] = float(
-            np.mean(
-                [each.evidence[0] for each in compared if each.evidence is not None]
-            )
-        )
-    return row
+def start_from_whole_cohort(cohort: Cohort, seed: int) -> Row:
+    """Return the agreement of halves with the whole-cohort start."""
+    people = make_people(cohort, seed).prepare_set(FIRST_SET)
+    members = fit_trajectory_members(
+        people, N_PATTERNS, FIRST_SET, seed, start="whole-cohort"
+    )
+    compared = compare_trajectory_halves(people, members, seed)
+    halves = [each.evidence[0] for each in compared if each.evidence is not None]
+    return {"halves": float(np.mean(halves))}
 
 
-def fit_forced(cohort: Cohort, seed: int) -> Row:
-    """Return the finding of two patterns that were asked for, and the AUC of
-    cross-fitted R-indices.
-    """
-    row = {"auc of members": compute_member_auc(cohort, seed)}
+def fit_study(cohort: Cohort, seed: int) -> Row:
+    """Return the finding of a study that was asked for two patterns."""
     model = ri.fit(cohort, N_PATTERNS, seed=seed, workers=1, progress=False)
-    indices = model.indices
-    if indices is None:
-        return row | {"finding": model.finding}
-    is_patient = (indices["group"] == "patient").to_numpy()
-    auc = [
-        roc_auc_score(is_patient, indices[name])
-        for name in indices.filter(regex=r"^r\d+$")
-    ]
-    return row | {"finding": model.finding, "auc": float(np.mean(auc))}
+    return {"finding": model.finding}
 
 
 PARTS: dict[str, Callable[[Cohort, int], Row]] = {
     "tests": test_exchanged,
-    "start": choose_start,
-    "forced": fit_forced,
+    "forced": force_patterns,
+    "start": start_from_whole_cohort,
+    "studies": fit_study,
 }
 
 
@@ -156,45 +160,43 @@ def describe_tests(rows: list[Row]) -> list[str]:
     ]
 
 
-def describe_start(rows: list[Row]) -> list[str]:
-    """Return which start was taken, and how fits on halves agree."""
-    taken = [row for row in rows if row["start"] != "contrastive"]
-    halves = {
-        name: [row[f"halves, {name}"] for row in rows]
-        for name in ("auto", "whole-cohort")
-    }
-    stable = {
-        name: sum(value >= MIN_STABLE_CONCORDANCE for value in values)
-        for name, values in halves.items()
-    }
-    both = sum(row["halves, auto"] >= MIN_STABLE_CONCORDANCE for row in taken)
-    return [
-        f"- Two patterns were fitted from the whole-cohort or the mixed start in {len(taken)} of {len(rows)} draws. "
-        f"In {both} of these, halves agree by {MIN_STABLE_CONCORDANCE} and more.",
-        f"- Halves agree by {MIN_STABLE_CONCORDANCE} and more in {stable['auto']} of {len(rows)} with the start "
-        f"that a study takes (mean {np.mean(halves['auto']):.2f}, largest {max(halves['auto']):.2f}), and in "
-        f"{stable['whole-cohort']} with the whole-cohort start whatever its group loss "
-        f"(mean {np.mean(halves['whole-cohort']):.2f}, largest {max(halves['whole-cohort']):.2f}).",
-    ]
-
-
 def describe_forced(rows: list[Row]) -> list[str]:
-    """Return how studies end that were asked for two patterns, and their AUC."""
-    found = sum(row["finding"] == "patterns" for row in rows)
-    indices = sum(row["finding"] == "mean_difference" for row in rows)
-    aucs = [row["auc"] for row in rows if "auc" in row]
-    lines = [
-        f"- With two patterns asked for, {describe_share(found, len(rows))} end with patterns, and {indices} with "
-        "one index of a mean difference.",
-        f"- AUC of members with two patterns in the people whom they have not seen, all {len(rows)} draws: "
-        f"{describe_mean([row['auc of members'] for row in rows])}.",
+    """Return how studies end that were asked for two patterns."""
+    found = sum(row["patterns"] for row in rows)
+    diffuse = [row for row in rows if row["start"] != STARTS[0]]
+    return [
+        f"- With two patterns asked for, {describe_share(found, len(rows))} end with patterns.",
+        f"- The whole-cohort or the mixed start was taken in {len(diffuse)} of {len(rows)}, of which "
+        f"{sum(row['patterns'] for row in diffuse)} end with patterns.",
+        f"- Agreement of halves: {describe_halves(rows)}.",
+        f"- AUC in people whom members have not seen: {describe_mean([row['auc'] for row in rows])}.",
     ]
-    if aucs:
-        lines.append(
-            f"- AUC of the cross-fitted R-indices of the {len(aucs)} studies with a model, which were chosen by a "
-            f"difference or by agreement in the same people: {describe_mean(aucs)}."
-        )
-    return lines
+
+
+def describe_start(rows: list[Row]) -> list[str]:
+    """Return how halves agree with the whole-cohort start."""
+    return [
+        "- With the whole-cohort start, whatever its group loss, agreement of halves: "
+        f"{describe_halves(rows)}."
+    ]
+
+
+def describe_halves(rows: list[Row]) -> str:
+    """Return how fits to halves agree."""
+    values = [row["halves"] for row in rows]
+    stable = sum(value >= MIN_STABLE_CONCORDANCE for value in values)
+    return (
+        f"mean {np.mean(values):.2f}, largest {max(values):.2f}, {MIN_STABLE_CONCORDANCE} and more in {stable} of "
+        f"{len(values)}"
+    )
+
+
+def describe_studies(rows: list[Row]) -> list[str]:
+    """Return how whole studies end."""
+    found = sum(row["finding"] == "patterns" for row in rows)
+    return [
+        f"- Of {len(rows)} whole studies that were asked for two patterns, {found} end with patterns."
+    ]
 
 
 def format_report(rows: dict[str, Row]) -> str:
@@ -204,8 +206,8 @@ def format_report(rows: dict[str, Row]) -> str:
         "`python -m benchmarks.null_diffuse`; psychosis, autism, depression and schizophrenia, as many draws of each.",
         "",
     ]
-    parts = zip(PARTS, (describe_tests, describe_start, describe_forced), strict=True)
-    for part, describe in parts:
+    describers = describe_tests, describe_forced, describe_start, describe_studies
+    for part, describe in zip(PARTS, describers, strict=True):
         own = [row for key, row in rows.items() if key.startswith(part)]
         lines += describe(own) if own else []
     return "\n".join([*lines, ""])
@@ -226,15 +228,15 @@ def main() -> None:
         json.loads(options.out.read_text("utf-8")) if options.out.is_file() else {}
     )
     if options.part in PARTS:
-        tables = list_patient_tables(options.data)
-        draws = options.draws // 4 if options.part == "forced" else options.draws
-        for number in range(draws):
+        readers = list_patient_tables(options.data)
+        cohorts = {name: readers[name]().cohort for name in TABLES}
+        for number in range(options.draws):
             for name in TABLES:
                 key = f"{options.part} {name} {number}"
                 if key not in rows:
                     seed = FIRST_SEED + number
                     rows[key] = PARTS[options.part](
-                        exchange_labels(tables[name]().cohort, seed), seed
+                        exchange_labels(cohorts[name], seed), seed
                     )
                     options.out.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
     options.out.with_suffix(".md").write_text(format_report(rows), "utf-8")
