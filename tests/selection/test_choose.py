@@ -2,6 +2,8 @@
 consensus.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -140,6 +142,14 @@ def test_unstable_settings_are_reported_with_a_reason() -> None:
     assert "only 3 of 10" in reasons[1]
     assert "1 of 10" in reasons[2]
     assert choose_grid_point([random, make_candidate(simulate_members(0.3))]).best == 1
+
+
+def test_diffuse_patterns_that_guess_are_not_stable() -> None:
+    agreeing = make_candidate(simulate_members(0.1))
+    assert choose_grid_point([agreeing]).best == 0
+    choice = choose_grid_point([replace(agreeing, is_diffuse=True, is_guessing=True)])
+    assert choice.best is None
+    assert "no better than by guessing" in choice.evaluations[0].why
 
 
 def test_one_pattern() -> None:

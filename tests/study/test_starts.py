@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import rindices as ri
 from rindices.learners.ensemble import HeldOutLikelihood
 from rindices.learners.inference import TrajectoryHead
 from rindices.selection.agreement import pattern_c_index
-from rindices.study.candidates import make_start_record
+from rindices.study.candidates import is_guessing, make_start_record
 from rindices.tables.cohort import ID
 from tests.learners.diffuse_people import make_diffuse_cohort, simulate_diffuse_people
 
@@ -37,6 +38,42 @@ def test_a_study_of_diffuse_patterns(tmp_path: Path) -> None:
     for head in heads:
         assert isinstance(head, TrajectoryHead)
         np.testing.assert_array_equal(head.correlation, np.eye(2))
+
+
+def test_a_start_that_is_asked_for_has_its_group_loss() -> None:
+    cohort = make_diffuse_cohort(simulate_diffuse_people())
+    found, given = (
+        ri.fit(cohort, 2, members=5, workers=1, method_settings=settings)
+        for settings in ({}, {"start": "whole-cohort"})
+    )
+    own, other = (model.selection.grid[0].start for model in (found, given))
+    assert own.taken == other.taken == "whole-cohort"
+    assert own.whole_cohort_loss == other.whole_cohort_loss < np.log(2.0)
+    assert other.contrastive_loss is None
+    for model in (found, given):
+        assert model.selection.number_of_patterns.decided_by == "group loss"
+
+
+@pytest.mark.parametrize(
+    ("start", "losses", "guessing"),
+    [
+        ("whole-cohort", {"whole_cohort_loss": 0.6}, False),
+        ("whole-cohort", {"whole_cohort_loss": 0.69}, True),
+        ("whole-cohort", {"whole_cohort_loss": 0.9}, True),
+        ("whole-cohort", {}, False),  # a model of an earlier version
+        ("mixed", {"whole_cohort_loss": 0.6, "mixed_loss": 0.8}, True),
+        ("mixed", {"whole_cohort_loss": 0.8, "mixed_loss": 0.6}, False),
+        ("contrastive", {"contrastive_loss": 0.9, "whole_cohort_loss": 0.9}, False),
+    ],
+)
+def test_diffuse_patterns_must_say_who_is_a_patient(
+    start: str, losses: dict[str, float], guessing: bool
+) -> None:
+    held_out = HeldOutLikelihood(
+        shape="straight", straight=-1.0, curved=None, start=start, **losses
+    )
+    members = [SimpleNamespace(number=k, held_out=held_out) for k in range(5)]
+    assert is_guessing(members) is guessing
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,10 @@ class Candidate:
         Group loss of these people.
     is_diffuse : bool
         Whether the members are of a start with diffuse patterns.
+    is_guessing : bool
+        Whether such members tell patients from controls whom they have not seen no
+        better than guessing. It is not stable then, because halves agree on diffuse
+        patterns of noise, too.
     """
 
     point: GridPoint
@@ -145,6 +149,7 @@ class Candidate:
     converged: int | None = None
     group_loss: FloatArray | None = None
     is_diffuse: bool = False
+    is_guessing: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -634,6 +639,8 @@ def evaluate_candidate(
         why = f"only {converged} of {trained} members converged"
     elif lowest < min_concordance:
         why = f"members do not agree (concordance may be as low as {lowest:.2f}, {min_concordance} is needed)"
+    elif candidate.is_guessing:
+        why = "patients and controls who were not seen are told apart no better than by guessing"
     evidence = candidate.evidence
     between = "members" if evidence is None else "disjoint halves"
     return CandidateEvaluation(

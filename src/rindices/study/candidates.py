@@ -10,7 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from rindices._typing import FloatArray
-from rindices.learners.contrastive.whole_cohort_start import CHANCE_LOSS, MIN_LOSS_GAIN
+from rindices.learners.contrastive.whole_cohort_start import (
+    CHANCE_LOSS,
+    MIN_CHANCE_GAIN,
+    MIN_LOSS_GAIN,
+)
 from rindices.learners.ensemble import (
     DIFFUSE_STARTS,
     HeldOutLikelihood,
@@ -119,6 +123,23 @@ def is_diffuse(members: Sequence[Member]) -> bool:
     return any(each.start in DIFFUSE_STARTS for each in list_first_likelihoods(members))
 
 
+def is_guessing(members: Sequence[Member]) -> bool:
+    """Return whether diffuse patterns tell patients from controls whom members have not
+    seen no better than guessing.
+
+    Leading directions of normal variation reappear in both halves of the people, even
+    if the labels mean nothing, so that agreement of halves is not enough. See equation
+    6 of `rindices.learners.contrastive.whole_cohort_start`.
+    """
+    losses = [
+        each.whole_cohort_loss if each.start == "whole-cohort" else each.mixed_loss
+        for each in list_first_likelihoods(members)
+        if each.start in DIFFUSE_STARTS
+    ]
+    known = [loss for loss in losses if loss is not None]
+    return bool(known) and CHANCE_LOSS - float(np.mean(known)) < MIN_CHANCE_GAIN
+
+
 def list_first_likelihoods(members: Sequence[Member]) -> list[HeldOutLikelihood]:
     """Return the likelihoods of the first set of members, which alone are fitted with
     all shapes.
@@ -172,7 +193,10 @@ def make_start_record(members: Sequence[HeldOutLikelihood]) -> records.StartReco
     )
     if contrastive is None or whole_cohort is None:
         return records.StartRecord(
-            taken, why=f"{name}: it was asked for, or the other one cannot be computed."
+            taken,
+            whole_cohort_loss=whole_cohort,
+            mixed_loss=mixed,
+            why=f"{name}: it was asked for, or the other one cannot be computed.",
         )
     losses = f"(loss {whole_cohort:.3f}, against {contrastive:.3f}; guessing gives {CHANCE_LOSS:.3f})"
     people = "held-out patients and controls"

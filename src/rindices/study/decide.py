@@ -210,8 +210,7 @@ def _name_criterion(evaluated: Records, best: CandidateRecord) -> str:
     """Return what decided among settings, see `rindices.selection.choose`."""
     if best.held_out is None:
         return "agreement"
-    is_diffuse = any(
-        each.start is not None and each.start.taken in DIFFUSE_STARTS
-        for each in evaluated
-    )
-    return "group loss" if is_diffuse else "likelihood"
+    starts = [each.start for each in evaluated if each.start is not None]
+    is_diffuse = any(each.taken in DIFFUSE_STARTS for each in starts)
+    is_known = all(each.whole_cohort_loss is not None for each in starts)
+    return "group loss" if is_diffuse and is_known else "likelihood"

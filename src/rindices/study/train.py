@@ -33,6 +33,7 @@ from rindices.study.candidates import (
     collect_group_losses,
     collect_likelihoods,
     is_diffuse,
+    is_guessing,
 )
 from rindices.study.config import ModelConfig
 from rindices.study.engines import NO_OBSERVER, StudyObserver, run_plan
@@ -226,6 +227,7 @@ class SettingsTraining(ABC):
             converged=converged,
             group_loss=collect_group_losses(members),
             is_diffuse=is_diffuse(members),
+            is_guessing=is_guessing(members),
         )
 
     def measure(self, points: Sequence[GridPoint]) -> list[Candidate]:

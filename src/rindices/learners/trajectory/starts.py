@@ -258,6 +258,9 @@ def fit_from_best_start(
     patterns before EM cost hardly anything, and on diffuse patterns EM hardly changes
     them. So EM from the second start is only run where it is likely to be taken.
 
+    Of a given start with diffuse patterns, the group loss is computed as well, because
+    fits on halves agree on such patterns even where labels mean nothing.
+
     Where patterns of the contrastive start are local (`has_local_patterns`), the mixed
     start takes the place of the whole-cohort start, which would lose them. Normal
     variation is that of controls in both it and the contrastive start, so the smaller
@@ -275,7 +278,15 @@ def fit_from_best_start(
     first, second, third = STARTS
     pose = partial(pose_problems, people, numbers, n_patterns, seed, settings=settings)
     if start != "auto":
-        return fit_all(pose(start), start)
+        problems = pose(start)
+        fitted = fit_all(problems, start)
+        if start == first:
+            return fitted
+        losses = sum_losses(problems, fitted.models)
+        is_mixed = start == third
+        return replace(
+            fitted, **{"mixed_loss" if is_mixed else "whole_cohort_loss": losses}
+        )
     problems = pose(first)
     fitted = fit_all(problems, first)
     local = has_local_patterns([each.start.patterns.T for each in problems])
