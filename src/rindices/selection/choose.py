@@ -135,9 +135,9 @@ class Candidate:
     is_diffuse : bool
         Whether the members are of a start with diffuse patterns.
     is_guessing : bool
-        Whether such members tell patients from controls whom they have not seen no
-        better than guessing. It is not stable then, because halves agree on diffuse
-        patterns of noise, too.
+        Whether members of the whole-cohort start tell patients from controls whom
+        they have not seen no better than guessing. They are not stable then, because
+        halves agree on diffuse patterns of noise, too.
     """
 
     point: GridPoint

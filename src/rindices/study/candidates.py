@@ -124,17 +124,17 @@ def is_diffuse(members: Sequence[Member]) -> bool:
 
 
 def is_guessing(members: Sequence[Member]) -> bool:
-    """Return whether diffuse patterns tell patients from controls whom members have not
-    seen no better than guessing.
+    """Return whether patterns of the whole-cohort start tell patients from controls
+    whom members have not seen no better than guessing.
 
     Leading directions of normal variation reappear in both halves of the people, even
     if the labels mean nothing, so that agreement of halves is not enough. See equation
     6 of `rindices.learners.contrastive.whole_cohort_start`.
     """
     losses = [
-        each.whole_cohort_loss if each.start == "whole-cohort" else each.mixed_loss
+        each.whole_cohort_loss
         for each in list_first_likelihoods(members)
-        if each.start in DIFFUSE_STARTS
+        if each.start == "whole-cohort"
     ]
     known = [loss for loss in losses if loss is not None]
     return bool(known) and CHANCE_LOSS - float(np.mean(known)) < MIN_CHANCE_GAIN
@@ -195,7 +195,6 @@ def make_start_record(members: Sequence[HeldOutLikelihood]) -> records.StartReco
         return records.StartRecord(
             taken,
             whole_cohort_loss=whole_cohort,
-            mixed_loss=mixed,
             why=f"{name}: it was asked for, or the other one cannot be computed.",
         )
     losses = f"(loss {whole_cohort:.3f}, against {contrastive:.3f}; guessing gives {CHANCE_LOSS:.3f})"

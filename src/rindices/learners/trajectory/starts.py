@@ -258,8 +258,8 @@ def fit_from_best_start(
     patterns before EM cost hardly anything, and on diffuse patterns EM hardly changes
     them. So EM from the second start is only run where it is likely to be taken.
 
-    Of a given start with diffuse patterns, the group loss is computed as well, because
-    fits on halves agree on such patterns even where labels mean nothing.
+    Of the whole-cohort start, if it is given, the group loss is computed as well,
+    because fits on halves agree on its patterns even where labels mean nothing.
 
     Where patterns of the contrastive start are local (`has_local_patterns`), the mixed
     start takes the place of the whole-cohort start, which would lose them. Normal
@@ -280,13 +280,9 @@ def fit_from_best_start(
     if start != "auto":
         problems = pose(start)
         fitted = fit_all(problems, start)
-        if start == first:
+        if start != second:
             return fitted
-        losses = sum_losses(problems, fitted.models)
-        is_mixed = start == third
-        return replace(
-            fitted, **{"mixed_loss" if is_mixed else "whole_cohort_loss": losses}
-        )
+        return replace(fitted, whole_cohort_loss=sum_losses(problems, fitted.models))
     problems = pose(first)
     fitted = fit_all(problems, first)
     local = has_local_patterns([each.start.patterns.T for each in problems])
