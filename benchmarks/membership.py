@@ -440,7 +440,8 @@ class Population:
         """Return the others' file, with as many factors as that of the study."""
         trained_on = {"people": sum(size), "controls": size[0], "patients": size[1]}
         model = replace(
-            self.others, card=replace(self.others.card, trained_on=trained_on)
+            self.others,
+            card=self.others.card.model_copy(update={"trained_on": trained_on}),
         )
         reference = (
             make_reference_correlation(make_reference(), model.regions)

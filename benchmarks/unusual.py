@@ -42,7 +42,7 @@ def make_too_old(cohort: Cohort, model: ri.FittedModel) -> Cohort:
     return replace(
         cohort,
         covariates=cohort.covariates.assign(
-            age=model.card["covariate_ranges"]["age"][1] + 20
+            age=model.card.covariate_ranges["age"][1] + 20
         ),
     )
 
@@ -51,7 +51,7 @@ def make_too_young(cohort: Cohort, model: ri.FittedModel) -> Cohort:
     return replace(
         cohort,
         covariates=cohort.covariates.assign(
-            age=model.card["covariate_ranges"]["age"][0] - 20
+            age=model.card.covariate_ranges["age"][0] - 20
         ),
     )
 

@@ -2,7 +2,8 @@
 version.
 """
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import ItemsView, KeysView, Mapping
 from typing import Any
 
 OLD_METHOD_NAMES = {"default": "trajectories", "paper": "surreal-gan"}
@@ -36,3 +37,42 @@ def rename_shapes(values: Any) -> Any:
         else rename_shapes(item)
         for key, item in values.items()
     }
+
+
+class ReadLikeDict:
+    """A record that can also be read like the dictionary in its file.
+
+    Methods print one line with the attribute that is read instead.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        raise NotImplementedError
+
+    def __getitem__(self, key: str) -> Any:
+        _warn_of_dict(f"record[{key!r}]", f"record.{key}")
+        return self.to_dict()[key]
+
+    def __contains__(self, key: object) -> bool:
+        _warn_of_dict(f"{key!r} in record", "record.to_dict()")
+        return key in self.to_dict()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value, or the default where the file would not hold the key."""
+        _warn_of_dict(f"record.get({key!r})", f"record.{key}")
+        return self.to_dict().get(key, default)
+
+    def keys(self) -> KeysView[str]:
+        """Return the keys of the file."""
+        _warn_of_dict("record.keys()", "record.to_dict()")
+        return self.to_dict().keys()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return the keys of the file with their values."""
+        _warn_of_dict("record.items()", "record.to_dict()")
+        return self.to_dict().items()
+
+
+def _warn_of_dict(old: str, new: str) -> None:
+    text = f"{old} works in rindices 0.2 alone: write {new}"
+    warnings.warn(text, FutureWarning, stacklevel=3)

@@ -61,12 +61,12 @@ def test_an_imported_model_has_its_origin() -> None:
 
     card = ModelCard(
         method=MethodRecord(
-            "published", {"package": "SurrealGAN 0.1.1", "epoch": 15000}
+            name="published", settings={"package": "SurrealGAN 0.1.1", "epoch": 15000}
         )
     )
     assert _describe_method(card) == "imported from SurrealGAN 0.1.1, epoch 15,000"
     assert (
-        _describe_method(ModelCard(method=MethodRecord("published", {})))
+        _describe_method(ModelCard(method=MethodRecord(name="published", settings={})))
         == "imported from unknown, epoch unknown"
     )
 

@@ -55,9 +55,10 @@ def test_front_matter_is_what_model_hubs_read(
     licence: str, known: str, tmp_path: Path
 ) -> None:
     model = ri.load(FIXTURES / "contrastive.safetensors")
-    replace(model, card=replace(model.card, licence=licence.replace("\n", " "))).save(
-        tmp_path / "model.safetensors"
-    )
+    replace(
+        model,
+        card=model.card.model_copy(update={"licence": licence.replace("\n", " ")}),
+    ).save(tmp_path / "model.safetensors")
     shown = (
         CliRunner()
         .invoke(app, ["model", "show", str(tmp_path / "model.safetensors"), "--card"])
@@ -102,12 +103,13 @@ def test_texts_of_a_file_are_no_html(tmp_path: Path) -> None:
     path = FIXTURES / "contrastive.safetensors"
     model = ri.load(path)
     regions = (attack, *model.regions[1:])
-    card = replace(
-        model.card,
-        citation=attack,
-        licence=attack,
-        source=attack,
-        rindices_version=attack,
+    card = model.card.model_copy(
+        update={
+            "citation": attack,
+            "licence": attack,
+            "source": attack,
+            "rindices_version": attack,
+        }
     )
     replace(
         model, card=card, preprocessing=replace(model.preprocessing, regions=regions)

@@ -241,8 +241,8 @@ def test_the_card_and_show_say_which_file_is_which(
     assert "| who took part | for passing on; it tells who took part" in card
     own = ri.load(results / "model.safetensors").card
     assert own.can_be_published
-    assert not replace(own, finding="mean_difference").can_be_published
-    assert not replace(own, method=None).can_be_published
+    assert not own.model_copy(update={"finding": "mean_difference"}).can_be_published
+    assert not own.model_copy(update={"method": None}).can_be_published
 
 
 @pytest.mark.slow

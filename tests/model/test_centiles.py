@@ -11,7 +11,7 @@ from rindices.errors import ModelError
 from rindices.model.centiles import CentileReference, add_centiles
 from rindices.model.records import HealthyRecord
 
-HEALTHY = HealthyRecord("simulated", 400, (40.0, 86.0))
+HEALTHY = HealthyRecord(name="simulated", people=400, ages=(40.0, 86.0))
 
 
 def draw_people(

@@ -15,7 +15,15 @@ from rindices.model.records import (
 from rindices.report.sections import load_statements
 
 REPRODUCED = PatternRecord(
-    "r1", 0.9, (0.8, 1.0), 0.9, (0.8, 0.95), 0.3, (0.2, 0.4), 0.8, (0.7, 0.9)
+    name="r1",
+    stability=0.9,
+    stability_interval=(0.8, 1.0),
+    split_half=0.9,
+    split_half_interval=(0.8, 0.95),
+    carriers=0.3,
+    carriers_interval=(0.2, 0.4),
+    auc=0.8,
+    auc_interval=(0.7, 0.9),
 )
 
 
@@ -27,7 +35,14 @@ def make_change(
     high: float | None = None,
 ) -> RegionChange:
     label = f"{structure}, {side}" if side else structure
-    return RegionChange(label, label, structure, change, low, high)
+    return RegionChange(
+        region=label,
+        label=label,
+        structure=structure,
+        change=change,
+        low=low,
+        high=high,
+    )
 
 
 def test_each_region_is_named_under_its_own_direction() -> None:
@@ -119,7 +134,12 @@ def test_more_likely_is_said_of_the_larger_likelihood(
 ) -> None:
     proportional, staged, interacting = values
     finding = describe_shape(
-        HeldOutLikelihoodRecord(shape, proportional, staged, interacting=interacting)
+        HeldOutLikelihoodRecord(
+            shape=shape,
+            proportional=proportional,
+            staged=staged,
+            interacting=interacting,
+        )
     )
     assert words in load_statements().shape_reason(finding).replace(
         "mean log-likelihood", "L"

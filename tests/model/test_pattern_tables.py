@@ -64,7 +64,9 @@ def _straighten(model: ri.FittedModel) -> ri.FittedModel:
             )
         )
     return replace(
-        model, heads=tuple(heads), card=replace(model.card, shape="proportional")
+        model,
+        heads=tuple(heads),
+        card=model.card.model_copy(update={"shape": "proportional"}),
     )
 
 
@@ -216,7 +218,11 @@ def test_regions_of_proportional_patterns_share_their_onset(
 ) -> None:
     proportional = _straighten(model)
     assert (
-        get_shape(replace(proportional, card=replace(proportional.card, shape="")))
+        get_shape(
+            replace(
+                proportional, card=proportional.card.model_copy(update={"shape": ""})
+            )
+        )
         == "proportional"
     )  # files of 0.1.0
     order = proportional.region_order()

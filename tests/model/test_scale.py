@@ -55,7 +55,7 @@ def test_contrastive_patterns_give_the_usual_values_of_controls_by_index() -> No
     )
     assert " in r1, " in sentence
     assert sentence.endswith(" in r2).")
-    unknown = replace(model, card=replace(model.card, index_quantiles={}))
+    unknown = replace(model, card=model.card.model_copy(update={"index_quantiles": {}}))
     assert describe_scale(unknown).endswith("occur.")
 
 

@@ -63,10 +63,16 @@ def test_words_for_numbers_and_settings() -> None:
         "ten",
         "11",
     ]
-    assert formatting.describe_setting(SettingRecord(1, None)) == "1 pattern"
-    assert formatting.describe_setting(SettingRecord(3, 0.2)) == "3 patterns, λ 0.2"
     assert (
-        formatting.format_summary(GroupSummary(55.95, 8.1, 40.0, 69.7))
+        formatting.describe_setting(SettingRecord(n_patterns=1, orthogonality=None))
+        == "1 pattern"
+    )
+    assert (
+        formatting.describe_setting(SettingRecord(n_patterns=3, orthogonality=0.2))
+        == "3 patterns, λ 0.2"
+    )
+    assert (
+        formatting.format_summary(GroupSummary(mean=55.95, sd=8.1, low=40.0, high=69.7))
         == "56.0 ± 8.10 (40.0 to 69.7)"
     )
 
@@ -89,9 +95,13 @@ def test_templates_escape_and_refuse_undefined_names() -> None:
 
 def test_a_weight_is_named_only_where_several_were_tried() -> None:
     def select(*weights: float) -> SelectionRecord:
-        agreement = AgreementRecord(0.9, 0.9, 0.9)
+        agreement = AgreementRecord(concordance=0.9, dimension=0.9, difference=0.9)
         grid = tuple(
-            CandidateRecord(SettingRecord(2, weight), agreement) for weight in weights
+            CandidateRecord(
+                setting=SettingRecord(n_patterns=2, orthogonality=weight),
+                agreement=agreement,
+            )
+            for weight in weights
         )
         return make_selection(chosen=grid[0], ties=(grid[-1].setting,), grid=grid)
 

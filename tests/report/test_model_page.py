@@ -349,7 +349,8 @@ def test_a_model_without_quantiles_has_a_sheet(
         "control": proportional.card.index_quantiles["control"]
     }  # of a file that was changed by hand
     model = replace(
-        proportional, card=replace(proportional.card, index_quantiles=quantiles)
+        proportional,
+        card=proportional.card.model_copy(update={"index_quantiles": quantiles}),
     )
     _, tab = run_page(
         browser,
@@ -364,7 +365,9 @@ def test_a_model_without_quantiles_has_a_sheet(
 def test_features_are_not_called_regions(
     proportional: ri.FittedModel, browser: Browser, tmp_path: Path
 ) -> None:
-    model = replace(proportional, card=replace(proportional.card, unit="any"))
+    model = replace(
+        proportional, card=proportional.card.model_copy(update={"unit": "any"})
+    )
     _, tab = run_page(
         browser,
         model,

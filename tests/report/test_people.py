@@ -19,33 +19,38 @@ from rindices.report.sections import (
 from tests.report.helpers import get_text, render_macro, render_section
 
 
+def group_summaries(summaries: list[GroupSummary]) -> CovariateGroups:
+    everyone, control, patient = summaries
+    return CovariateGroups(all=everyone, control=control, patient=patient)
+
+
 def make_numeric(name: str, control: float, patient: float) -> CovariateSummary:
     groups = [
-        GroupSummary(mean, 2.0, mean - 4, mean + 4)
+        GroupSummary(mean=mean, sd=2.0, low=mean - 4, high=mean + 4)
         for mean in (control, control, patient)
     ]
-    return CovariateSummary(name, CovariateGroups(*groups))
+    return CovariateSummary(name=name, groups=group_summaries(groups))
 
 
 def make_categorical(
     name: str, control: dict[str, int], patient: dict[str, int]
 ) -> CovariateSummary:
     return CovariateSummary(
-        name,
-        CovariateGroups(
-            *(GroupSummary(counts=counts) for counts in (control, control, patient))
+        name=name,
+        groups=group_summaries(
+            [GroupSummary(counts=counts) for counts in (control, control, patient)]
         ),
     )
 
 
 COHORT = CohortRecord(
-    "dlmuse",
-    "mm3",
-    350,
-    150,
-    200,
-    139,
-    (
+    source="dlmuse",
+    unit="mm3",
+    people=350,
+    controls=150,
+    patients=200,
+    regions=139,
+    covariates=(
         make_numeric("age", 60.0, 60.5),
         make_categorical("sex", {"F": 90, "M": 60}, {"F": 100, "M": 100}),
     ),
@@ -62,7 +67,9 @@ def test_rows_of_covariates() -> None:
 def test_many_categories_are_cut() -> None:
     counts = {f"site{k}": 9 for k in range(20)}
     rows = build_covariate_rows(
-        replace(COHORT, covariates=(make_categorical("scanner", counts, {}),))
+        COHORT.model_copy(
+            update={"covariates": (make_categorical("scanner", counts, {}),)}
+        )
     )
     assert len(rows) == 13
     assert rows[-1].name == "scanner: 8 more categories"
@@ -80,7 +87,7 @@ def test_small_and_different_groups_are_named() -> None:
         make_categorical("scanner", {"A": 60, "B": 2}, {"A": 5, "C": 5}),
     )
     warnings = collect_cohort_warnings(
-        replace(COHORT, controls=62, covariates=covariates)
+        COHORT.model_copy(update={"controls": 62, "covariates": covariates})
     )
     (rare,), (difference,) = warnings.rare_levels, warnings.group_differences
     assert render_macro("rare_levels", rare).startswith(
@@ -107,8 +114,8 @@ def test_problems_are_shown_without_ids() -> None:
         offenders=(),
         code=ProblemCode.FEW_CARRIERS,
     )
-    cohort = replace(
-        COHORT, problems=CohortRecord.of(COHORT, [problem, note, doubt]).problems
+    cohort = COHORT.model_copy(
+        update={"problems": CohortRecord.of(COHORT, [problem, note, doubt]).problems}
     )
     warnings = collect_cohort_warnings(cohort, {"few_carriers"})
     text = get_text(render_macro("table_problems", warnings))
@@ -118,7 +125,7 @@ def test_problems_are_shown_without_ids() -> None:
 def test_the_section_names_unit_and_sites() -> None:
     facts = StudyFacts(
         participants=GroupCounts(controls=150, patients=200),
-        adjustment=AdjustmentRecord("log", 139),
+        adjustment=AdjustmentRecord(scale="log", regions=139),
     )
     text = render_section(
         "participants",
@@ -129,7 +136,9 @@ def test_the_section_names_unit_and_sites() -> None:
     assert text.startswith(
         "150 controls and 200 patients, with 139 regions each (table of kind dlmuse, in mm³)."
     )
-    other = replace(COHORT, unit="unknown", covariates=(), sites={"A": {}, "B": {}})
+    other = COHORT.model_copy(
+        update={"unit": "unknown", "covariates": (), "sites": {"A": {}, "B": {}}}
+    )
     text = render_section("participants", cohort=other, covariate_rows=[], facts=facts)
     assert "unit unknown" in text
     assert text.endswith("They come from 2 sites.")

@@ -281,7 +281,14 @@ def test_only_a_pattern_is_called_a_projection(outputs: tuple[Path, str, str]) -
 def test_reproduction_is_worded_by_its_interval(
     interval: tuple[float, float], reproduction: str
 ) -> None:
-    record = PatternRecord("r1", 0.9, (0.8, 1.0), sum(interval) / 2, interval, 0.3)
+    record = PatternRecord(
+        name="r1",
+        stability=0.9,
+        stability_interval=(0.8, 1.0),
+        split_half=sum(interval) / 2,
+        split_half_interval=interval,
+        carriers=0.3,
+    )
     assert record.reproduction == Reproduction(reproduction)
     text = load_statements().reproduction(make_pattern_finding(record, []))
     assert text.endswith(f"({interval[0]:.2f} to {interval[1]:.2f})")

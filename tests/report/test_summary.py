@@ -31,7 +31,9 @@ def results(study: Path) -> StudyResults:
 def change_chosen(results: StudyResults, **changes: Any) -> StudyResults:
     return replace(
         results,
-        selection=replace(results.selection, chosen=replace(results.chosen, **changes)),
+        selection=results.selection.model_copy(
+            update={"chosen": results.chosen.model_copy(update=changes)}
+        ),
     )
 
 
@@ -60,9 +62,10 @@ def render_warnings(results: StudyResults) -> str:
 
 
 def test_findings_of_a_negative_test_open_with_doubt(results: StudyResults) -> None:
-    difference = replace(results.selection.difference, p=0.4)
+    difference = results.selection.difference.model_copy(update={"p": 0.4})
     doubtful = replace(
-        results, selection=replace(results.selection, difference=difference)
+        results,
+        selection=results.selection.model_copy(update={"difference": difference}),
     )
     assert render_findings(doubtful).startswith(
         "No difference between patients and controls was detected"
@@ -71,8 +74,10 @@ def test_findings_of_a_negative_test_open_with_doubt(results: StudyResults) -> N
 
 def test_a_mean_difference_claims_no_more_than_was_found(results: StudyResults) -> None:
     def render(p: float, by_test: int, grid: tuple[Any, ...] = ()) -> str:
-        number = replace(results.selection.number_of_patterns, by_test=by_test)
-        difference = replace(results.selection.difference, p=p)
+        number = results.selection.number_of_patterns.model_copy(
+            update={"by_test": by_test}
+        )
+        difference = results.selection.difference.model_copy(update={"p": p})
         changes = {
             "finding": "mean_difference",
             "number_of_patterns": number,
@@ -80,7 +85,7 @@ def test_a_mean_difference_claims_no_more_than_was_found(results: StudyResults) 
             "grid": grid,
         }
         changed = collect_again(
-            replace(results, selection=replace(results.selection, **changes))
+            replace(results, selection=results.selection.model_copy(update=changes))
         )
         values = {
             "results": changed,
@@ -113,11 +118,11 @@ def test_a_mean_difference_claims_no_more_than_was_found(results: StudyResults) 
 
 
 def test_one_member_says_nothing_about_agreement(results: StudyResults) -> None:
-    agreement = replace(results.chosen.agreement, concordance=None)
+    agreement = results.chosen.agreement.model_copy(update={"concordance": None})
     one = change_chosen(
         results,
         agreement=agreement,
-        members=MemberCountRecord(1, 1),
+        members=MemberCountRecord(trained=1, converged=1),
         concordance_interval=(None, None),
     )
     assert "There is a single member" in render_warnings(one)
@@ -125,12 +130,17 @@ def test_one_member_says_nothing_about_agreement(results: StudyResults) -> None:
 
 def test_choice_names_ties_and_unstable_settings(results: StudyResults) -> None:
     grid = tuple(
-        replace(record, stable=record.setting == results.chosen.setting)
+        record.model_copy(update={"stable": record.setting == results.chosen.setting})
         for record in results.selection.grid
     )
     tied = replace(
         results,
-        selection=replace(results.selection, ties=(SettingRecord(5, 0.2),), grid=grid),
+        selection=results.selection.model_copy(
+            update={
+                "ties": (SettingRecord(n_patterns=5, orthogonality=0.2),),
+                "grid": grid,
+            }
+        ),
     )
     values = {
         "findings": tied.findings,
@@ -146,7 +156,9 @@ def test_choice_names_ties_and_unstable_settings(results: StudyResults) -> None:
 def test_warnings_about_members(results: StudyResults) -> None:
     used = len(results.model.heads)
     text = render_warnings(
-        change_chosen(results, members=MemberCountRecord(used + 3, used + 1))
+        change_chosen(
+            results, members=MemberCountRecord(trained=used + 3, converged=used + 1)
+        )
     )
     assert f"2 of {used + 3} members did not converge." in text
     assert f"1 of {used + 1} members disagree with the rest and were left out." in text
@@ -170,7 +182,9 @@ def test_nothing_suspicious(results: StudyResults) -> None:
         rare_levels=(), group_differences=(), problems=()
     )
     quiet = sections.Context(**vars(warnings) | values)
-    untied = replace(results, selection=replace(results.selection, ties=()))
+    untied = replace(
+        results, selection=results.selection.model_copy(update={"ties": ()})
+    )
     assert not render_section(
         "warnings", warnings=quiet, results=untied, cohort=results.cohort
     )
@@ -219,14 +233,19 @@ def test_a_number_whose_agreement_was_not_measured_is_not_called_unstable(
     results: StudyResults,
 ) -> None:
     why = "agreement is measured for the chosen number of patterns and for smaller ones"
-    not_measured = replace(
-        results.selection.grid[-1],
-        setting=SettingRecord(7, None),
-        agreement=AgreementRecord(np.nan, np.nan, None),
-        stable=False,
-        why=why,
+    not_measured = results.selection.grid[-1].model_copy(
+        update={
+            "setting": SettingRecord(n_patterns=7, orthogonality=None),
+            "agreement": AgreementRecord(
+                concordance=None, dimension=None, difference=None
+            ),
+            "stable": False,
+            "why": why,
+        }
     )
-    selection = replace(results.selection, grid=(*results.selection.grid, not_measured))
+    selection = results.selection.model_copy(
+        update={"grid": (*results.selection.grid, not_measured)}
+    )
     values = {
         "findings": results.findings,
         "needed": list_needed_people(),

@@ -61,7 +61,7 @@ def proportional_study(staged_study: Path, tmp_path: Path) -> Path:
         head.compute_curves(levels)[:, order]
         for head, order in zip(heads, model.orders, strict=True)
     ]
-    card = replace(model.card, shape="proportional")
+    card = model.card.model_copy(update={"shape": "proportional"})
     proportional = replace(
         model, heads=tuple(heads), patterns=np.mean(curves, axis=0), card=card
     )
@@ -128,7 +128,7 @@ def test_an_order_within_chance_is_not_interpreted(
     error: float | None, is_uncertain: bool
 ) -> None:
     held_out = HeldOutLikelihoodRecord(
-        "staged", -50.2, -50.0, staged_gain_se=error
+        shape="staged", proportional=-50.2, staged=-50.0, staged_gain_se=error
     )  # None for one member
     shape = describe_shape(held_out)
     assert shape is not None

@@ -39,9 +39,22 @@ from tests.report.helpers import (
     render_section,
 )
 
-EMPTY = CovariateGroups(GroupSummary(), GroupSummary(), GroupSummary())
-COVARIATES = (CovariateSummary("age", EMPTY), CovariateSummary("sex", EMPTY))
-COHORT = CohortRecord("table", "mm3", 10, 5, 5, 3, COVARIATES)
+EMPTY = CovariateGroups(
+    all=GroupSummary(), control=GroupSummary(), patient=GroupSummary()
+)
+COVARIATES = (
+    CovariateSummary(name="age", groups=EMPTY),
+    CovariateSummary(name="sex", groups=EMPTY),
+)
+COHORT = CohortRecord(
+    source="table",
+    unit="mm3",
+    people=10,
+    controls=5,
+    patients=5,
+    regions=3,
+    covariates=COVARIATES,
+)
 
 
 def make_test(*steps: tuple[float, float, int]) -> PermutationTestRecord:
@@ -49,25 +62,44 @@ def make_test(*steps: tuple[float, float, int]) -> PermutationTestRecord:
     removed.
     """
     rows = [
-        DimensionRecord(k, excess, 3.0, 4.0, p, number)
+        DimensionRecord(
+            patterns=k,
+            excess=excess,
+            chance_median=3.0,
+            chance_95=4.0,
+            p=p,
+            relabellings=number,
+        )
         for k, (excess, p, number) in enumerate(steps)
     ]
     return PermutationTestRecord(
-        min(sum(row.p <= 0.05 for row in rows), 8), 0.05, 0.9, tuple(rows)
+        n_patterns=min(sum(row.p <= 0.05 for row in rows), 8),
+        level=0.05,
+        overlap=0.9,
+        curve=tuple(rows),
     )
 
 
 def make_difference(test: PermutationTestRecord) -> DifferenceRecord:
     """Return the test of a difference with the figures of the first step."""
     first = test.curve[0]
-    return DifferenceRecord(first.p, first.relabellings, {}, {}, 0.4, first.p_error)
+    return DifferenceRecord(
+        p=first.p,
+        permutations=first.relabellings,
+        statistics={},
+        p_values={},
+        smallest_effect=0.4,
+        p_error=first.p_error,
+    )
 
 
 def make_selection(test: PermutationTestRecord) -> SelectionRecord:
     """Return a selection with this test."""
-    number = PatternCountRecord(None, test.n_patterns, None, "", test)
+    number = PatternCountRecord(
+        by_agreement=None, by_test=test.n_patterns, forced=None, why="", test=test
+    )
     return SelectionRecord(
-        None,
+        chosen=None,
         number_of_patterns=number,
         finding="patterns",
         difference=make_difference(test),
@@ -76,10 +108,10 @@ def make_selection(test: PermutationTestRecord) -> SelectionRecord:
 
 def with_number(results: StudyResults, **changes: Any) -> StudyResults:
     """Return a study with another result of the tests."""
-    number = replace(results.selection.number_of_patterns, **changes)
+    number = results.selection.number_of_patterns.model_copy(update=changes)
     changes = {"number_of_patterns": number, "difference": make_difference(number.test)}
     return collect_again(
-        replace(results, selection=replace(results.selection, **changes))
+        replace(results, selection=results.selection.model_copy(update=changes))
     )
 
 
@@ -163,7 +195,7 @@ def test_shuffles_are_counted(p: float, number: int, words: str) -> None:
 
 def test_shuffles_within_sites_are_mentioned() -> None:
     def render(scale: str = "", **changes: Any) -> str:
-        record, cohort = make_test((5, 0.5, 19)), replace(COHORT, **changes)
+        record, cohort = make_test((5, 0.5, 19)), COHORT.model_copy(update=changes)
         selection = make_selection(record)
         findings = collect_findings(None, selection, people=CountedPeople())
         return render_macro(

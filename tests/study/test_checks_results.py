@@ -1,7 +1,6 @@
 """Warnings about the result of a study."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,8 +65,8 @@ def test_groups_that_cannot_be_compared_are_warned_about() -> None:
 
 def test_unstable_patterns_are_named_with_their_figures() -> None:
     candidate = CandidateRecord(
-        SettingRecord(2, None),
-        AgreementRecord(0.5, 0.5, 0.5),
+        setting=SettingRecord(n_patterns=2, orthogonality=None),
+        agreement=AgreementRecord(concordance=0.5, dimension=0.5, difference=0.5),
         stable=False,
         why="concordance may be as low as 0.44",
     )
@@ -75,4 +74,6 @@ def test_unstable_patterns_are_named_with_their_figures() -> None:
     assert "not stable: 2 (concordance may be as low as 0.44)" in list_warnings(
         selection
     )
-    assert "not stable" not in list_warnings(replace(selection, finding="patterns"))
+    assert "not stable" not in list_warnings(
+        selection.model_copy(update={"finding": "patterns"})
+    )

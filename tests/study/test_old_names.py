@@ -201,7 +201,7 @@ def test_a_model_of_the_last_version_shows_the_new_name(old: str) -> None:
     model = ri.load(path)
     assert model.card.method is not None
     assert model.card.method.name == OLD_METHOD_NAMES[old]
-    assert not model.card.extra
+    assert not model.card.model_extra
     result = CliRunner().invoke(app, ["model", "show", str(path)])
     assert f"{OLD_METHOD_NAMES[old]}, seed" in result.stdout
     assert not result.stderr

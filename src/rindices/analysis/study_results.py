@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TypeVar
@@ -529,13 +529,21 @@ def omit_single_weight(selection: SelectionRecord) -> SelectionRecord:
     """
     if len({candidate.setting.orthogonality for candidate in selection.grid}) != 1:
         return selection
-    return replace(
-        selection,
-        chosen=None if selection.chosen is None else _omit_weight(selection.chosen),
-        grid=tuple(_omit_weight(candidate) for candidate in selection.grid),
-        ties=tuple(replace(setting, orthogonality=None) for setting in selection.ties),
+    return selection.model_copy(
+        update={
+            "chosen": None
+            if selection.chosen is None
+            else _omit_weight(selection.chosen),
+            "grid": tuple(_omit_weight(candidate) for candidate in selection.grid),
+            "ties": tuple(
+                setting.model_copy(update={"orthogonality": None})
+                for setting in selection.ties
+            ),
+        }
     )
 
 
 def _omit_weight(candidate: CandidateRecord) -> CandidateRecord:
-    return replace(candidate, setting=replace(candidate.setting, orthogonality=None))
+    return candidate.model_copy(
+        update={"setting": candidate.setting.model_copy(update={"orthogonality": None})}
+    )

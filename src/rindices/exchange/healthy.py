@@ -92,8 +92,10 @@ def calibrate_with_healthy_people(
     is_male = (combined.covariates[SEX].astype(str) == sexes[1]).to_numpy()
     centiles = CentileReference.fit(own, age, is_male)
     low, high = centiles.ages.tolist()
-    record = HealthyRecord(name, len(combined), (low, high), sexes, licence)
-    card = replace(model.card, healthy=record)
+    record = HealthyRecord(
+        name=name, people=len(combined), ages=(low, high), sexes=sexes, licence=licence
+    )
+    card = model.card.model_copy(update={"healthy": record})
     if model.card.trained_on:
         return replace(model, centiles=centiles, card=card)
     values = model.preprocessing.transform(combined)
@@ -170,5 +172,13 @@ def add_shipped_healthy_people(model: FittedModel, name: str) -> FittedModel:
     }
     low, high = parts["centiles"].ages.tolist()
     people = int(parts["centiles"].people)
-    record = HealthyRecord("IXI", people, (low, high), ("F", "M"), "CC BY-SA 3.0")
-    return replace(model, card=replace(model.card, healthy=record), **parts)
+    record = HealthyRecord(
+        name="IXI",
+        people=people,
+        ages=(low, high),
+        sexes=("F", "M"),
+        licence="CC BY-SA 3.0",
+    )
+    return replace(
+        model, card=model.card.model_copy(update={"healthy": record}), **parts
+    )

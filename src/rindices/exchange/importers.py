@@ -6,7 +6,6 @@ Shape letters: R regions, M patterns, C covariates, Q severities.
 import hashlib
 import tomllib
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -219,13 +218,15 @@ def _build_model(
         if checkpoint.correlation is None
         else checkpoint.correlation[np.ix_(order, order)].tolist()
     )
-    card = replace(
-        card,
-        method=MethodRecord(
-            "published", {"package": "SurrealGAN 0.1.1", "epoch": checkpoint.epoch}
-        ),
-        severity_correlation=correlation,
-        rindices_version=__version__,
+    card = card.model_copy(
+        update={
+            "method": MethodRecord(
+                name="published",
+                settings={"package": "SurrealGAN 0.1.1", "epoch": checkpoint.epoch},
+            ),
+            "severity_correlation": correlation,
+            "rindices_version": __version__,
+        }
     )
     sums = {region: tuple(region.split("+")) for region in regions if "+" in region}
     return FittedModel(

@@ -140,7 +140,9 @@ def publish_model(
         if model.intervals is None
         else _calibrate(published, model.infer_members(cohort), model.intervals)
     )
-    card = replace(published.card, membership=estimate_membership(likelihoods, seen))
+    card = published.card.model_copy(
+        update={"membership": estimate_membership(likelihoods, seen)}
+    )
     return replace(published, training=training, intervals=intervals, card=card)
 
 
@@ -495,14 +497,15 @@ def _coarsen_card(card: ModelCard) -> ModelCard:
         for group, rows in card.index_quantiles.items()
     }
     evidence = tuple(
-        replace(record, regions=()) for record in card.pattern_evidence
+        record.model_copy(update={"regions": ()}) for record in card.pattern_evidence
     )  # the patterns are in the file
-    card = replace(
-        card,
-        fingerprint="",
-        interval_over="",
-        index_quantiles=quantiles,
-        pattern_evidence=evidence,
+    card = card.model_copy(
+        update={
+            "fingerprint": "",
+            "interval_over": "",
+            "index_quantiles": quantiles,
+            "pattern_evidence": evidence,
+        }
     )
     content = coarsen(card.to_dict())
     assert isinstance(content, dict)
@@ -599,4 +602,4 @@ def estimate_membership(likelihoods: FloatArray, seen: BoolArray) -> MembershipR
         * NormalDist().inv_cdf(float(np.clip(auc, 0.5, 1 - 1e-9)))
         / np.sqrt(_PEOPLE_RATIO)
     )
-    return MembershipRecord(round(NormalDist().cdf(float(separation)), 2))
+    return MembershipRecord(auc=round(NormalDist().cdf(float(separation)), 2))

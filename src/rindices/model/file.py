@@ -277,7 +277,8 @@ class ModelMetadata(Record):
 
     Attributes
     ----------
-    schema : int
+    schema_version : int
+        ``schema`` in the file.
     kind : str
         Kind of the heads, a key of `HEADS_BY_KIND`.
     members, n_patterns : Size
@@ -308,7 +309,7 @@ class ModelMetadata(Record):
         Number of knots of the centiles of healthy people. None if the file has none.
     """
 
-    schema: Annotated[int, Field(ge=1, le=SCHEMA_VERSION)]
+    schema_version: Annotated[int, Field(ge=1, le=SCHEMA_VERSION, alias="schema")]
     kind: Annotated[str, _require_one_of(HEADS_BY_KIND)]
     members: Size
     n_patterns: Size
@@ -325,7 +326,7 @@ class ModelMetadata(Record):
     design_covariance: bool
     pipelines: Annotated[int, Field(ge=0, le=MAX_DIMENSION)]
     harmonise: SiteCoding | None = None
-    covariate_ranges: dict[Name, Range] = field(default_factory=dict)
+    covariate_ranges: dict[Name, Range] = Field(default_factory=dict)
     interval_over: str | None = None
     method: Annotated[_Method | None, BeforeValidator(lambda value: value or None)] = (
         None
@@ -408,9 +409,9 @@ class ModelMetadata(Record):
         return shapes
 
 
-MODEL_KEYS = frozenset(each.name for each in fields(ModelMetadata)) - {
-    each.name for each in fields(ModelCard)
-}
+MODEL_KEYS = frozenset(
+    field.alias or name for name, field in ModelMetadata.model_fields.items()
+) - set(ModelCard.model_fields)
 """Keys of the metadata that are not of the card."""
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 AnyModel = TypeVar("AnyModel", bound=ModelContent)

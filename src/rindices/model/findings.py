@@ -6,7 +6,6 @@ Nothing here is about a single participant.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -391,7 +390,7 @@ def collect_findings(
     is_mean_difference = selection.finding == "mean_difference"
     shape = describe_shape(chosen.held_out)
     if artefacts and shape is not None and shape.is_order_certain:
-        shape = replace(shape, is_order_certain=False)
+        shape = shape.model_copy(update={"is_order_certain": False})
     decided_by = (
         ""
         if is_mean_difference
@@ -435,14 +434,23 @@ def describe_shape(held_out: HeldOutLikelihoodRecord | None) -> ShapeFinding | N
             if {shape, held_out.shape} == {"proportional", "staged"}
             else None
         )
-        refused.append(ShapeAlternative(shape, value, own - value, error))
+        refused.append(
+            ShapeAlternative(
+                shape=shape, log_likelihood=value, gain=own - value, gain_se=error
+            )
+        )
     is_certain = None
     if held_out.shape == "staged" and own is not None and "proportional" in values:
         error = held_out.staged_gain_se
         is_certain = (
             error is None or own - values["proportional"] >= MIN_ORDER_ERRORS * error
         )
-    return ShapeFinding(held_out.shape, own, tuple(refused), is_certain)
+    return ShapeFinding(
+        chosen=held_out.shape,
+        log_likelihood=own,
+        refused=tuple(refused),
+        is_order_certain=is_certain,
+    )
 
 
 def describe_patterns(
@@ -464,6 +472,12 @@ def describe_patterns(
         )
         for record in evidence
     )
+
+
+def _estimate(value: float, interval: tuple[float, float] | None) -> Estimate:
+    """Return a figure with its interval."""
+    low, high = interval or (None, None)
+    return Estimate(value=value, low=low, high=high)
 
 
 def make_pattern_finding(
@@ -496,12 +510,10 @@ def make_pattern_finding(
         ),
         n_certain=len(certain) if has_intervals else None,
         n_regions=len(changes),
-        reproducibility=Estimate(record.split_half, *record.split_half_interval),
+        reproducibility=_estimate(record.split_half, record.split_half_interval),
         verdict=str(Reproduction.ARTEFACT if signs else record.reproduction),
-        auc=None
-        if record.auc is None
-        else Estimate(record.auc, *(record.auc_interval or ())),
-        prevalence=Estimate(record.carriers, *(record.carriers_interval or ())),
+        auc=None if record.auc is None else _estimate(record.auc, record.auc_interval),
+        prevalence=_estimate(record.carriers, record.carriers_interval),
         is_cross_fitted=not record.in_sample,
         seed_change=record.seed_change,
         covariates=tuple(covariates),

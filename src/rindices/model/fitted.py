@@ -90,11 +90,9 @@ class FittedModel(ModelContent):
         In an imported model, whose training people are unknown, of healthy people
         (``card.healthy``), or None.
     card : ModelCard
-        Unit, source, method, seed, agreement, fingerprint, versions, citation. It can
-        also be read like a dictionary: ``model.card["agreement"]``.
+        Unit, source, method, seed, agreement, fingerprint, versions, citation.
     selection : SelectionRecord or None
-        How the setting was chosen. It is not stored in the file. It can also be read
-        like a dictionary.
+        How the setting was chosen. It is not stored in the file.
     sums : mapping
         Regions that are sums of columns of a table, and their columns.
     intervals : CalibratedIntervals or None

@@ -94,9 +94,9 @@ def plot_agreement(study: Study) -> Chart | None:
     if all(record.agreement.concordance is None for record in grid):
         return None
     rows = [
-        {"setting": describe_setting(record.setting), **record.agreement}
+        {"setting": describe_setting(record.setting), **record.agreement.to_dict()}
         | dict(zip(("low", "high"), record.concordance_interval, strict=True))
-        | {**record.members, "stable": record.stable}
+        | {**record.members.to_dict(), "stable": record.stable}
         for record in grid
     ]
     alt = f"Agreement of {format_count(len(rows), 'setting')}"

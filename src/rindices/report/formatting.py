@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from rindices.errors import capitalise_first, end_sentence, format_count
 from rindices.model.records import (
     MIN_SPLIT_HALF,
     GroupSummary,
+    Record,
     SettingRecord,
 )
 from rindices.packing import read_decoder
@@ -32,6 +34,16 @@ _NUMBER_WORDS = (
 )
 
 
+class _Environment(Environment):
+    """Templates in which filters such as ``map(attribute=...)`` read attributes."""
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Return an attribute of a record, or an item of something else."""
+        if isinstance(obj, Record):
+            return getattr(obj, argument)
+        return super().getitem(obj, argument)
+
+
 def make_environment(unit: str = "", is_html: bool = True) -> Environment:
     """Return the templates of the report with their filters.
 
@@ -51,7 +63,7 @@ def make_environment(unit: str = "", is_html: bool = True) -> Environment:
         source = templates.get_source(environment, name)[0]
         return source if name.endswith(".js") else reword_template(source)
 
-    environment = Environment(
+    environment = _Environment(
         loader=FunctionLoader(load_reworded) if unit == FEATURE_UNIT else templates,
         autoescape=is_html,
         undefined=StrictUndefined,

@@ -6,7 +6,7 @@ in ``statements.txt``.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
@@ -226,7 +226,7 @@ def collect_cohort_warnings(
                 if first is None
                 else f"{first.summary}; {problem.summary}"
             )
-            problems[problem.code] = replace(problem, summary=text)
+            problems[problem.code] = problem.model_copy(update={"summary": text})
     rare, differences = [], []
     for covariate in cohort.covariates:
         control, patient = covariate.groups.control, covariate.groups.patient

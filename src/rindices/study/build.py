@@ -385,7 +385,9 @@ def _make_card(
         agreement_between=chosen.agreement_between,
         concordance_interval=chosen.concordance_interval,
         members_trained=chosen.members,
-        method=records.MethodRecord(people.model.method, people.model.resolve_values()),
+        method=records.MethodRecord(
+            name=people.model.method, settings=people.model.resolve_values()
+        ),
         **vars(collect_provenance(people.study)),
         citation=CITATION,
         number_of_patterns=selection.number_of_patterns,
@@ -407,5 +409,8 @@ def _make_reference_record(
     target = ReferenceTarget.choose(controls, people.reference)
     assert target is not None
     return records.ReferenceRecord(
-        reference.name, reference.people, reference.sites, target.weight
+        name=reference.name,
+        people=reference.people,
+        sites=reference.sites,
+        weight=target.weight,
     )

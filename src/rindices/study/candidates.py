@@ -193,7 +193,7 @@ def make_start_record(members: Sequence[HeldOutLikelihood]) -> records.StartReco
     )
     if contrastive is None or whole_cohort is None:
         return records.StartRecord(
-            taken,
+            taken=taken,
             whole_cohort_loss=whole_cohort,
             why=f"{name}: it was asked for, or the other one cannot be computed.",
         )
@@ -252,7 +252,8 @@ def _make_candidate_record(
         evaluation.evidence,
         evaluation.interval,
     )
-    numbers = (
+    n_patterns, orthogonality = evaluation.point
+    concordance, dimension, difference = (
         [None] * 3
         if agreement is None
         else [_finite_or_none(number) for number in agreement.numbers]
@@ -261,11 +262,17 @@ def _make_candidate_record(
     if agreement is not None:
         by_member, pairwise = agreement.per_member, agreement.pairwise
     return records.CandidateRecord(
-        setting=records.SettingRecord(*evaluation.point),
-        agreement=records.AgreementRecord(*numbers),
+        setting=records.SettingRecord(
+            n_patterns=n_patterns, orthogonality=orthogonality
+        ),
+        agreement=records.AgreementRecord(
+            concordance=concordance, dimension=dimension, difference=difference
+        ),
         agreement_between=evaluation.between,
         concordance_interval=(_finite_or_none(low), _finite_or_none(high)),
-        members=records.MemberCountRecord(evaluation.trained, evaluation.converged),
+        members=records.MemberCountRecord(
+            trained=evaluation.trained, converged=evaluation.converged
+        ),
         stable=evaluation.stable,
         why=evaluation.why,
         by_member=tuple(

@@ -50,10 +50,10 @@ def conclude_study(plan: StudyPlan, decision: Decision) -> FittedModel:
     consensus = join_members(people, decision.trained)
     model = make_consensus_model(people, consensus, selection)
     own = describe_own_people(model, people, consensus)
-    card = replace(model.card, index_quantiles=own.quantiles)
+    card = model.card.model_copy(update={"index_quantiles": own.quantiles})
     findings = collect_findings(
         replace(model, card=card),
-        replace(selection, patterns=own.evidence),
+        selection.model_copy(update={"patterns": own.evidence}),
         people=count_people(study),
         artefacts=find_artefacts(study, own.indices),
         covariates=correlate_covariates(study.cohort, own.indices, model.index_names),
@@ -61,8 +61,8 @@ def conclude_study(plan: StudyPlan, decision: Decision) -> FittedModel:
     patterns = add_findings(own.evidence, findings)
     return replace(
         model,
-        card=replace(card, pattern_evidence=patterns),
-        selection=replace(selection, patterns=patterns),
+        card=card.model_copy(update={"pattern_evidence": patterns}),
+        selection=selection.model_copy(update={"patterns": patterns}),
         indices=own.indices,
         visit_indices=own.visit_indices,
         findings=findings,
@@ -76,7 +76,9 @@ def add_findings(
     in them.
     """
     return tuple(
-        replace(record, regions=finding.regions, artefact=finding.artefact)
+        record.model_copy(
+            update={"regions": finding.regions, "artefact": finding.artefact}
+        )
         for record, finding in zip(evidence, findings.patterns, strict=True)
     )
 
@@ -92,7 +94,7 @@ def make_null_model(study: Study, decision: Decision) -> FittedModel:
             "controls": cohort.n_controls,
             "patients": cohort.n_patients,
         },
-        method=MethodRecord(config.method, config.resolve_values()),
+        method=MethodRecord(name=config.method, settings=config.resolve_values()),
         **vars(collect_provenance(study)),
         number_of_patterns=selection.number_of_patterns,
         finding=selection.finding,

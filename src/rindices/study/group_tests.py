@@ -260,13 +260,14 @@ def make_number_record(
     ]
     curve = [
         DimensionRecord(
-            each.patterns,
-            each.excess,
-            *each.chance,
-            each.p,
-            each.relabellings,
-            error,
-            each.statistic,
+            patterns=each.patterns,
+            excess=each.excess,
+            chance_median=each.chance[0],
+            chance_95=each.chance[1],
+            p=each.p,
+            relabellings=each.relabellings,
+            p_error=error,
+            statistic=each.statistic,
         )
         for each, error in zip(estimate.dimension_tests, errors, strict=True)
     ]
@@ -278,7 +279,10 @@ def make_number_record(
         if chosen is None
         else explain_disagreement(tests, chosen, forced is not None),
         test=PermutationTestRecord(
-            estimate.number, estimate.level, estimate.overlap, tuple(curve)
+            n_patterns=estimate.number,
+            level=estimate.level,
+            overlap=estimate.overlap,
+            curve=tuple(curve),
         ),
         decided_by=decided_by,
     )

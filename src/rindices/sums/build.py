@@ -136,7 +136,9 @@ class ModelDraft:
             agreement_between=chosen.agreement_between,
             concordance_interval=chosen.concordance_interval,
             members_trained=chosen.members,
-            method=MethodRecord(self.method.name, {**self.method.settings, **plan}),
+            method=MethodRecord(
+                name=self.method.name, settings={**self.method.settings, **plan}
+            ),
             **vars(collect_provenance(sums, self.seed)),
             citation=CITATION,
             number_of_patterns=self.selection.number_of_patterns,
@@ -176,7 +178,7 @@ class ModelDraft:
             patterns=aligned.mean(axis=0),
             training=training,
             card=self._make_card(records, quantiles, over),
-            selection=replace(self.selection, patterns=records),
+            selection=self.selection.model_copy(update={"patterns": records}),
             patterns_se=compute_standard_error(aligned, SUBSAMPLE_FRACTION)
             if has_errors
             else None,

@@ -458,7 +458,7 @@ class SumsFit:
             choice=choice,
             stability=stability,
             selection=selection,
-            method=MethodRecord(METHOD, values),
+            method=MethodRecord(name=METHOD, settings=values),
             numbers=[usable[k].number for k in choice.agreeing],
         )
         models = [training.models[point, sets[k]] for k in choice.agreeing]
@@ -512,7 +512,7 @@ class SumsFit:
                 self.members.indices, choice, number
             ),
             selection=selection,
-            method=MethodRecord(MEAN_DIFFERENCE, {}),
+            method=MethodRecord(name=MEAN_DIFFERENCE, settings={}),
             numbers=choice.agreeing,
         )
         return build.build_difference_model(draft, self.members, self.moments)
@@ -617,8 +617,8 @@ def run_study_from_sums(
     findings = collect_findings(model, selection, people=CountedPeople(groups))
     if model is not None:
         patterns = add_findings(selection.patterns, findings)
-        selection = replace(selection, patterns=patterns)
-        card = replace(model.card, pattern_evidence=patterns)
+        selection = selection.model_copy(update={"patterns": patterns})
+        card = model.card.model_copy(update={"pattern_evidence": patterns})
         model = replace(model, card=card, selection=selection, findings=findings)
     result = SumsResult(
         model=model,
