@@ -297,6 +297,10 @@ def test_notebooks_show_a_cohort_a_model_and_results() -> None:
     assert "atients differ from controls" in shown
     assert 'src="data:image/png;base64,' in shown
     assert len(shown) < 200_000
-    bare = replace(model, findings=None, card=replace(model.card, pattern_evidence=()))
+    bare = replace(
+        model,
+        findings=None,
+        card=model.card.model_copy(update={"pattern_evidence": ()}),
+    )
     assert "<th>r1</th>" not in bare._repr_html_()
     assert "<th>r1</th>" in model.assess(simulated)._repr_html_()

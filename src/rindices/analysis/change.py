@@ -30,6 +30,7 @@ from rindices.errors import (
     join_names,
     name_arguments,
 )
+from rindices.one_line import ShownInOneLine
 from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.cohort import GROUP, ID, MAX_YEARS_BETWEEN_VISITS, SESSION
 from rindices.tables.layouts.column_names import SITE_NAMES, find_column
@@ -62,8 +63,8 @@ class TrialDesign:
     visits: int = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class YearlyChange:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class YearlyChange(ShownInOneLine):
     """Change of R-indices per year.
 
     The columns of its tables are described in ``columns.toml``.

@@ -13,6 +13,7 @@ from scipy import special
 import rindices.analysis.tidy as tidy
 from rindices._typing import AnyArray, BoolArray, FloatArray
 from rindices.errors import AnalysisError, join_names, name_arguments
+from rindices.one_line import ShownInOneLine
 from rindices.tables.checks.groups import CONTROL
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.wording import load_columns
@@ -22,8 +23,8 @@ COLUMN_DESCRIPTIONS = load_columns("regions")
 _SUBGROUP_NAMES = {1: ("low", "high"), 2: ("low", "middle", "high")}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Subgroup:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Subgroup(ShownInOneLine):
     """Patients by severity of one pattern, with low severity of the others.
 
     Attributes

@@ -22,6 +22,7 @@ from rindices.errors import (
     join_names,
     name_arguments,
 )
+from rindices.one_line import ShownInOneLine
 from rindices.tables.cohort import ID
 from rindices.wording import load_columns
 
@@ -35,8 +36,8 @@ _POSITIVE_LABELS = {"1", "1.0", "yes", "true", "y"}
 _NEGATIVE_LABELS = {"0", "0.0", "no", "false", "n"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class OutcomePrediction:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OutcomePrediction(ShownInOneLine):
     """Results of `predict_outcome`.
 
     Attributes

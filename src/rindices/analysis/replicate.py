@@ -25,6 +25,7 @@ from sklearn.metrics import roc_auc_score
 
 from rindices._typing import FloatArray
 from rindices.errors import AnalysisError, join_names, name_arguments
+from rindices.one_line import describe_fields
 from rindices.tables.checks.groups import CONTROL, PATIENT
 from rindices.tables.cohort import GROUP, ID, SESSION
 from rindices.wording import load_columns
@@ -56,6 +57,9 @@ class Replication(NamedTuple):
     table: pd.DataFrame
     largest: FloatArray
     maps: list[FloatArray]
+
+    def __repr__(self) -> str:
+        return describe_fields(self)
 
     @property
     def chance(self) -> float:

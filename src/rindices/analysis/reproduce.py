@@ -12,6 +12,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from rindices._typing import FloatArray, IntArray
 from rindices.errors import AnalysisError, name_arguments
 from rindices.model.fitted import FittedModel
+from rindices.one_line import describe_fields
 from rindices.selection.agreement import pattern_c_index
 from rindices.tables.cohort import GROUP, ID, SESSION, SITE, Cohort, order_people
 from rindices.wording import load_columns
@@ -38,6 +39,9 @@ class HalfSplitResult(NamedTuple):
     table: pd.DataFrame
     unseen: pd.DataFrame
     models: tuple[FittedModel, FittedModel]
+
+    def __repr__(self) -> str:
+        return describe_fields(self)
 
 
 @name_arguments()

@@ -24,6 +24,7 @@ from rindices.errors import (
 )
 from rindices.experiments import reference as generators
 from rindices.experiments.tasks import TASKS, SimulationTask
+from rindices.one_line import ShownInOneLine
 from rindices.preprocess.residualise import Residualiser
 from rindices.selection.agreement import pattern_c_index
 from rindices.selection.dimensions import standardise_columns
@@ -46,8 +47,8 @@ _MIN_VOLUME_SHARE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimulatedCohort:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SimulatedCohort(ShownInOneLine):
     """A cohort with its true severities and patterns.
 
     Attributes

@@ -22,6 +22,7 @@ from rindices.errors import SimulationError
 from rindices.experiments import simulate
 from rindices.experiments.reference import load_reference
 from rindices.experiments.tasks import SimulationTask
+from rindices.one_line import ShownInOneLine
 from rindices.tables.cohort import GROUP, ID, SESSION, Cohort
 from rindices.tables.layouts.muse import single_regions
 
@@ -69,8 +70,8 @@ class VisitPlan:
     uniform_growth: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimulatedVisits:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SimulatedVisits(ShownInOneLine):
     """Visits with their true severities.
 
     Attributes

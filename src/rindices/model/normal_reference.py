@@ -25,6 +25,7 @@ from rindices.errors import ModelError, format_count, join_names, make_damage_er
 from rindices.model.file import Adjustment, Count, Name, Names, parse_metadata
 from rindices.model.records import Record
 from rindices.model.safetensors_io import read_arrays, read_metadata, write_safetensors
+from rindices.one_line import ShownInOneLine
 from rindices.preprocess.measures import (
     DEFAULT_ICV_FOR,
     find_thickness,
@@ -68,8 +69,8 @@ class ReferenceMetadata(Record):
     covariates: list[Name]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class NormalReference:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class NormalReference(ShownInOneLine):
     """Correlations of regions in a reference population of healthy people.
 
     Attributes

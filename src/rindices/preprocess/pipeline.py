@@ -24,6 +24,7 @@ from rindices.errors import (
     format_count,
     join_names,
 )
+from rindices.one_line import ShownInOneLine
 from rindices.preprocess import residualise
 from rindices.preprocess.harmonise import (
     MIN_SITE_CONTROLS,
@@ -114,8 +115,8 @@ def get_sites(cohort: Cohort) -> list[str]:
     return [str(site) for site in cohort.people[SITE]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Preprocessing:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Preprocessing(ShownInOneLine):
     """Harmonise sites, adjust for covariates and standardise to controls.
 
     The steps run in this order: the logarithm (with ``adjust='log'``), ComBat

@@ -13,12 +13,12 @@ from pydantic import (
 )
 
 from rindices.old_names import ReadLikeDict, rename_shapes
+from rindices.one_line import shorten
 
 Interval = tuple[float, float]
 OptionalInterval = tuple[float | None, float | None]
 OMIT_EMPTY: Final = "left out of a file while it is None or empty"
 """Mark of a field, in ``Annotated``, that a file does not hold while it is empty."""
-_MAX_REPR = 88
 
 
 class Record(ReadLikeDict, BaseModel):
@@ -44,10 +44,10 @@ class Record(ReadLikeDict, BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return self.model_dump(mode="json", by_alias=True)
+        return self.model_dump(mode="json", by_alias=True, warnings=False)
 
     def __repr__(self) -> str:
-        return _shorten(super().__repr__())
+        return shorten(super().__repr__())
 
     @model_serializer(mode="wrap")
     def _leave_out_empty(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -78,8 +78,3 @@ def _describe_fault(error: ValidationError) -> str:
         fault.get("ctx", {}).get("error", fault["msg"])
     )  # of our own checks: their words alone
     return f"{place}: {message[:1].lower()}{message[1:]}{value}" if place else message
-
-
-def _shorten(text: str) -> str:
-    """Return a text in one line."""
-    return text if len(text) <= _MAX_REPR else f"{text[: _MAX_REPR - 4]}...)"
