@@ -38,6 +38,7 @@ from sklearn.metrics import roc_auc_score
 import rindices as ri
 from benchmarks.patients_null import exchange_labels
 from benchmarks.suites.patients import list_patient_tables
+from rindices.engine.local import LocalEngine
 from rindices.learners.ensemble import STARTS, Member
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.trajectory.members import (
@@ -46,7 +47,6 @@ from rindices.learners.trajectory.members import (
 )
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE, GridPoint
 from rindices.study.config import DataConfig, ModelConfig, RunConfig, StudyConfig
-from rindices.study.engines import LocalEngine
 from rindices.study.group_tests import run_group_tests
 from rindices.study.store import RunStore
 from rindices.study.study import Study, StudyPeople
