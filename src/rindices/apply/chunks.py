@@ -661,9 +661,9 @@ def share_hashes(files: Sequence[Path], kind: str) -> Iterator[Hashes]:
         ]
         for file in files:
             hashes = load_hashes(file, kind)
-            numbers = hashes % n_shares
+            numbers = (hashes % n_shares).astype(np.uint16)  # sorted by their digits
             hashes = hashes[np.argsort(numbers, kind="stable")]
-            ends = np.bincount(numbers.astype(np.intp), minlength=n_shares).cumsum()
+            ends = np.bincount(numbers, minlength=n_shares).cumsum()
             for share, own in zip(shares, np.split(hashes, ends[:-1]), strict=True):
                 own.tofile(share)
         for share in shares:

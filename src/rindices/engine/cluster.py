@@ -220,9 +220,10 @@ def connect_client(address: Any, on_message: MessageCallback) -> Iterator[Any]:
     """Yield a client of a cluster, or of the scheduler at an address."""
     from distributed import Client
 
-    logging.getLogger("distributed").setLevel(
-        logging.CRITICAL
-    )  # lost workers are reported by `run`
+    # lost workers and schedulers are reported by `run`; each logger has its own level
+    for name in [*logging.root.manager.loggerDict]:
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout=_CONNECT_TIMEOUT)
     except (OSError, ValueError) as error:
