@@ -5,7 +5,6 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ matplotlib.use("agg")
 
 from matplotlib import pyplot as plt
 from matplotlib.collections import PathCollection
-from matplotlib.colors import to_rgb
 
 import rindices as ri
 from rindices import plot
@@ -267,48 +265,6 @@ def test_text_stays_text_in_files(study: Path) -> None:
     assert re.search(r"<text[^>]*>prevalence above controls</text>", svg.getvalue())
     assert b"/FontFile2" in pdf.getvalue()
     assert b"/Type3" not in pdf.getvalue()
-
-
-_DEUTERANOPIA = [
-    [0.367322, 0.860646, -0.227968],
-    [0.280085, 0.672501, 0.047413],
-    [-0.011820, 0.042940, 0.968881],
-]
-_PROTANOPIA = [
-    [0.152286, 1.052583, -0.204868],
-    [0.114503, 0.786281, 0.099216],
-    [-0.003882, -0.048116, 1.051998],
-]
-"""Machado, Oliveira and Fernandes (2009), severity 1, of linear colours."""
-
-
-def to_lab(colour: str, matrix: Any) -> np.ndarray:
-    """Return a colour in CIELAB, as an eye with a matrix sees it."""
-    rgb = np.array(to_rgb(colour))
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    seen = np.clip(np.asarray(matrix) @ linear, 0, 1)
-    xyz = (
-        np.array(
-            [
-                [0.4124, 0.3576, 0.1805],
-                [0.2126, 0.7152, 0.0722],
-                [0.0193, 0.1192, 0.9505],
-            ]
-        )
-        @ seen
-        / [0.9505, 1.0, 1.089]
-    )
-    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
-    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
-
-
-def test_colours_of_groups_can_be_told_apart() -> None:
-    for first, second in combinations(style.GROUP_COLOURS, 2):
-        for matrix in (np.eye(3), _DEUTERANOPIA, _PROTANOPIA):
-            distance = np.linalg.norm(to_lab(first, matrix) - to_lab(second, matrix))
-            assert distance > 18, (first, second)
-    lightness = [to_lab(colour, np.eye(3))[0] for colour in style.GROUP_COLOURS[:4]]
-    assert np.diff(sorted(lightness)).min() > 12  # in grey
 
 
 @pytest.mark.parametrize(

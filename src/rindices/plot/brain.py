@@ -119,10 +119,13 @@ def is_visible(effects: FloatArray, limit: float) -> BoolArray:
     return np.asarray(np.abs(np.nan_to_num(effects)) > _VISIBLE_SHARE * limit)
 
 
-def add_colour_bar(panels: Any, limit: float, label: str, marks_gain: str = "") -> Any:
+def add_colour_bar(
+    panels: Any, limit: float, label: str, marks_gain: str = "", pad: float = 0.02
+) -> Any:
     """Draw the colour bar below panels, and return it.
 
-    marks_gain: how the figure marks gains: ``+``, ``stripes``, or not at all.
+    marks_gain: how the figure marks gains: ``+``, ``stripes``, or not at all; pad: room
+    above it, as a share of the panel.
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
@@ -135,7 +138,7 @@ def add_colour_bar(panels: Any, limit: float, label: str, marks_gain: str = "") 
         location="bottom",
         shrink=0.6 if is_narrow else 0.3,
         aspect=28,
-        pad=0.02,
+        pad=pad,
         ticks=[-limit, -limit / 2, 0, limit / 2, limit],
         format=lambda value, _: (
             f"{value:+g}".replace("-", "\N{MINUS SIGN}") if value else "0"

@@ -305,6 +305,7 @@ def associations(
                 panel,
                 limit,
                 "correlation (bold, framed: q \N{LESS-THAN OR EQUAL TO} 0.05)",
+                pad=max(0.02, 0.3 / len(values)),
             )
             bar.mappable.set_cmap(_CORRELATION_MAP)
     return panel

@@ -161,6 +161,7 @@ def _draw_brain(
     for axis, at in slices:
         views.append(geometry.render_slice(atlas.name, axis, at))
         titles.append(style.format_minus(f"{axis} = {at:g} mm"))
+    titles[4] = f"L   {titles[4]}   R"
     rows = [range(8)] if is_wide else [range(4), range(4, 8)]
     pictures = [_paint_striped(view, values, limit) for view in views]
     image, centres = _compose(pictures, rows)

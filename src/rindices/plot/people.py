@@ -117,17 +117,28 @@ def _list_levels(column: pd.Series) -> list[Any]:
 
 
 def _add_group_legend(
-    panel: Axes, column: pd.Series, shown: Sequence[Any], levels: Sequence[Any]
+    panel: Axes,
+    column: pd.Series,
+    shown: Sequence[Any],
+    levels: Sequence[Any],
+    markers: Sequence[str] = (),
 ) -> None:
+    """Add names, colours and numbers of groups, and their markers where there are."""
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    handles = [
-        Patch(
-            color=GROUP_COLOURS[levels.index(level)],
-            label=f"{_NAMES.get(level, level)} (n = {(column == level).sum():,})",
+    handles: list[Any] = []
+    for level in shown:
+        place = levels.index(level)
+        colour = GROUP_COLOURS[place]
+        label = f"{_NAMES.get(level, level)} (n = {(column == level).sum():,})"
+        handles.append(
+            Line2D(
+                [], [], ls="", marker=markers[place], ms=4, color=colour, label=label
+            )
+            if markers
+            else Patch(color=colour, label=label)
         )
-        for level in shown
-    ]
     columns = 2 if len(shown) in (2, 4) else min(3, len(shown))
     panel.legend(
         handles=handles,
@@ -196,7 +207,8 @@ def pairs(
 ) -> Axes:
     """Draw two R-indices against each other, by group.
 
-    A point is the mean of at least five people of a group who are next to each other.
+    A point is the mean of at least five people of a group who are next to each other,
+    about as many in all groups.
     Points along an axis are people with one pattern alone.
 
     Parameters
@@ -240,35 +252,39 @@ def pairs(
             )
         panel.set(xlabel=f"R-index {first}", ylabel=f"R-index {second}")
         panel.grid()
-        _add_group_legend(panel, table[GROUP], levels, levels)
+        _add_group_legend(panel, table[GROUP], levels, levels, style.MARKERS)
     return panel
 
 
 def average_neighbours(people: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
     """Return the means of both R-indices of neighbours of a group, at least five, with
-    their number.
+    their number, which is about the same in all groups.
     """
     rows = []
+    least = max(MIN_PEOPLE, int(people[GROUP].value_counts().max()) // _MAX_POINTS)
     for level in _list_levels(people[GROUP]):
         values = people.loc[people[GROUP] == level, [first, second]]
         if len(values) < MIN_PEOPLE:
             continue
-        least = max(MIN_PEOPLE, len(values) // _MAX_POINTS)
-        for part in _split_neighbours(values.to_numpy(dtype=float), least):
+        number = max(1, len(values) // least)
+        for part in _split_neighbours(values.to_numpy(dtype=float), number):
             means = part.mean(axis=0)
             rows.append((level, means[0], means[1], len(part)))
     return pd.DataFrame(rows, columns=[GROUP, first, second, "people"])
 
 
-def _split_neighbours(values: FloatArray, least: int) -> list[FloatArray]:
-    """Halve points along their wider side until parts are smaller than two times the
-    least number.
-    """
-    if len(values) < 2 * least:
+def _split_neighbours(values: FloatArray, number: int) -> list[FloatArray]:
+    """Divide points into parts of about one size, always along their wider side."""
+    if number == 1:
         return [values]
     order = np.argsort(values[:, np.argmax(np.ptp(values, axis=0))], kind="stable")
-    halves = np.array_split(values[order], 2)
-    return [part for half in halves for part in _split_neighbours(half, least)]
+    first = number // 2
+    parts = np.split(values[order], [len(values) * first // number])
+    return [
+        each
+        for part, share in zip(parts, (first, number - first), strict=True)
+        for each in _split_neighbours(part, share)
+    ]
 
 
 @fill_docstring
