@@ -63,7 +63,7 @@ def get_lightness(colour: str) -> float:
 def test_loss_and_gain_can_be_told_apart(eye: str) -> None:
     assert measure_distance(style.LOSS_COLOUR, style.GAIN_COLOUR, eye) > 40
     ends = (brain.effect_to_hex(sign, 1.0) for sign in (-1.0, 1.0))
-    assert measure_distance(*ends, eye) > 40
+    assert measure_distance(*ends, eye) > 30
     for size in (0.25, 0.5, 0.75):
         signs = (brain.effect_to_hex(sign * size, 1.0) for sign in (-1.0, 1.0))
         assert measure_distance(*signs, eye) > 20, size

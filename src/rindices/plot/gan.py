@@ -34,7 +34,7 @@ _COLOURS = (
     "#cc79a7",
     "#e69f00",
     "#56b4e9",
-    "#8c6d1f",
+    "#6a3df0",
     "#7f7f7f",
 )
 """Readable on white and on black, and for colour-blind readers."""

@@ -24,9 +24,9 @@ GROUP_COLOURS = (CONTROL_COLOUR, PATIENT_COLOUR, "#e3b03f", "#1f3b63", "#a9d8c3"
 """Colours of groups; each differs from the others in lightness, too."""
 SERIES_COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"),
-    *("#56b4e9", "#000000", "#999999", "#8b5a2b"),
+    *("#56b4e9", "#000000", "#6a3df0", "#8b5a2b"),
 )
-"""Colours of lines, of Okabe and Ito, with brown for yellow, which white hides."""
+"""Colours of lines, of Okabe and Ito; violet and brown for grey and yellow."""
 MARKERS = ("o", "s", "^", "D", "v")
 _JOURNAL_FONTS = ("Arial", "Helvetica", "Liberation Sans")
 _SHORT_WORDS = {
