@@ -428,7 +428,10 @@ def _fit_parts(
     )
     print_problems([*opened.validation.problems, *results.report_other_study()])
     settings = SumsSettings(
-        model=study.model, seed=study.run.seed, adjust=study.data.adjust
+        model=study.model,
+        seed=study.run.seed,
+        adjust=study.data.adjust,
+        age_curve=study.data.age_curve or "auto",
     )
     check = partial(
         check_cells,

@@ -539,5 +539,6 @@ def _describe_method(card: "ModelCard") -> str:
 
 def _describe_covariate(coding: dict[str, Any]) -> str:
     if coding["kind"] == "numeric":
-        return f"{coding['name']} ({coding['low']:g} to {coding['high']:g})"
+        curve = ", as a spline" if coding.get("knots") else ""
+        return f"{coding['name']} ({coding['low']:g} to {coding['high']:g}{curve})"
     return f"{coding['name']} ({join_names(coding['levels'])})"

@@ -253,9 +253,34 @@ def _add_design(
         if isinstance(coding, NumericCovariate):
             column = graph.input(coding.name)
             columns.append(graph.op("Log", column) if coding.log else column)
+            columns += _add_spline(graph, column, coding.knots)
         else:
             columns.append(_add_one_hot(graph, coding.name, coding.levels, skip=1))
     return graph.op("Concat", *columns, axis=1) if columns else None
+
+
+def _add_spline(
+    graph: _GraphBuilder, column: _Value, knots: Sequence[float]
+) -> list[_Value]:
+    """Return the columns (N, 1) that a restricted cubic spline adds to a number."""
+    if not knots:
+        return []
+    *inner, before, last = knots
+    width = (last - knots[0]) ** 2
+
+    def cube(knot: float) -> _Value:
+        above = graph.op("Relu", column - knot)
+        return above * above * above
+
+    return [
+        (
+            cube(knot)
+            - cube(before) * ((last - knot) / (last - before))
+            + cube(last) * ((before - knot) / (last - before))
+        )
+        / width
+        for knot in inner
+    ]
 
 
 def _add_one_hot(

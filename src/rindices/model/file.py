@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
@@ -58,6 +59,7 @@ SCHEMA_VERSION = 1
 _MAX_DEPTH = 50
 _MAX_LENGTH = 1_000_000  # of distances or knots
 _MAX_INTEGER = 2**63
+_MAX_KNOTS = 10
 _UNSAFE_TEXT = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]"
 )  # control characters and half characters
@@ -181,6 +183,8 @@ class NumericCoding(Record):
     low : float
     high : float
     log : bool
+    knots : tuple of float
+        Of a restricted cubic spline. Empty for a straight line.
     """
 
     kind: Literal["numeric"]
@@ -188,6 +192,7 @@ class NumericCoding(Record):
     low: float
     high: float
     log: bool
+    knots: Annotated[tuple[float, ...], Field(max_length=_MAX_KNOTS)] = ()
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -195,6 +200,9 @@ class NumericCoding(Record):
             raise ValueError("should be a lowest and a highest value")
         if self.log and self.low <= 0:
             raise ValueError("should have a positive range, as its logarithm is taken")
+        is_rising = all(a < b for a, b in pairwise(self.knots))
+        if self.knots and (self.log or len(self.knots) < 3 or not is_rising):
+            raise ValueError("should have three rising knots or more, or none")
         return self
 
 
@@ -364,7 +372,9 @@ class ModelMetadata(Record):
         """
         regions, patterns = len(self.regions), self.n_patterns
         columns = sum(
-            1 if isinstance(each, NumericCoding) else len(each.levels) - 1
+            1 + max(len(each.knots) - 2, 0)
+            if isinstance(each, NumericCoding)
+            else len(each.levels) - 1
             for each in self.covariates
         )
         shapes: dict[str, tuple[int, ...]] = {

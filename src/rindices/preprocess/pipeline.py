@@ -26,6 +26,7 @@ from rindices.errors import (
 )
 from rindices.one_line import ShownInOneLine
 from rindices.preprocess import residualise
+from rindices.preprocess.ageing import choose_age_knots, find_age
 from rindices.preprocess.harmonise import (
     MIN_SITE_CONTROLS,
     Harmoniser,
@@ -160,6 +161,7 @@ class Preprocessing(ShownInOneLine):
         icv_for: str = DEFAULT_ICV_FOR,
         seen: BoolArray | None = None,
         harmonise_to: str | None = None,
+        age_knots: tuple[float, ...] | None = None,
     ) -> Self:
         """Estimate all steps from a cohort.
 
@@ -183,6 +185,9 @@ class Preprocessing(ShownInOneLine):
         harmonise_to : str, optional
             Site whose scale is kept. By default, values get the scale of an average
             site.
+        age_knots : tuple of float, optional
+            Knots of age as a restricted cubic spline; empty for a straight line. By
+            default, a spline where held-out controls are more likely under it.
 
         Returns
         -------
@@ -216,6 +221,11 @@ class Preprocessing(ShownInOneLine):
         cohort = replace(
             cohort, volumes=pd.DataFrame(volumes, columns=cohort.volumes.columns)
         )
+        if age_knots is None:
+            age_knots = choose_age_knots(
+                cohort, volumes, adjust == "log", mode != "none"
+            )
+        codings = residualise.bend_codings(codings, find_age(codings), age_knots)
         harmoniser = (
             None
             if mode == "none"

@@ -6,7 +6,7 @@ Shape letters: N people, R regions, C covariates, P columns of the design.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any, Self
 
@@ -39,7 +39,8 @@ _HEAD_SIZE = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class NumericCovariate:
-    """A covariate with one design column.
+    """A covariate with one design column, or with the columns of a restricted cubic
+    spline.
 
     Attributes
     ----------
@@ -49,20 +50,25 @@ class NumericCovariate:
     log : bool
         Whether the design column is the logarithm, as for head size where volumes
         are adjusted on the log scale.
+    knots : tuple of float
+        Knots of the spline, three or more. Empty for a straight line.
     """
 
     name: str
     low: float
     high: float
     log: bool = False
+    knots: tuple[float, ...] = ()
 
     def encode(self, values: pd.Series) -> FloatArray:
-        """Return the design column: (N,) -> (N, 1)."""
+        """Return the design columns: (N,) -> (N, 1), or (N, knots - 1)."""
         if not pd.api.types.is_numeric_dtype(values):
             what = f"{self.name} was a number in training ({self._format_range()}), here it is text"
             texts = join_names(sorted({str(value) for value in values}))
             raise PreprocessingError(f"{what}: {texts}. Code it as in training.")
         numbers = np.asarray(values, dtype=float)[:, None]
+        if self.knots:
+            return np.concatenate([numbers, bend_numbers(numbers, self.knots)], axis=1)
         if not self.log:
             return numbers
         if (numbers <= 0).any():
@@ -113,14 +119,15 @@ class NumericCovariate:
         return f"{format_quantity(self.low)} to {format_quantity(self.high)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
+        """Return plain values for JSON; knots only where there are any."""
+        record = {
             "name": self.name,
             "kind": "numeric",
             "low": self.low,
             "high": self.high,
             "log": self.log,
         }
+        return record | ({"knots": list(self.knots)} if self.knots else {})
 
 
 @dataclass(frozen=True)
@@ -351,7 +358,60 @@ def find_head_size_columns(codings: Sequence[CovariateCoding]) -> BoolArray:
 
 def count_columns(coding: CovariateCoding) -> int:
     """Return the number of columns that a covariate has in the design."""
-    return 1 if isinstance(coding, NumericCovariate) else max(len(coding.levels) - 1, 0)
+    if isinstance(coding, NumericCovariate):
+        return 1 + max(len(coding.knots) - 2, 0)
+    return max(len(coding.levels) - 1, 0)
+
+
+def bend_numbers(numbers: FloatArray, knots: Sequence[float]) -> FloatArray:
+    """Return the columns (N, K - 2) that a restricted cubic spline adds to numbers
+    (N, 1), in their unit.
+
+    With truncated cubes, each column is straight below the first knot and above the
+    last one (Harrell, Regression Modeling Strategies).
+    """
+    *inner, before, last = knots
+    width = (last - knots[0]) ** 2
+
+    def cube(knot: float) -> FloatArray:
+        return np.asarray(np.maximum(numbers - knot, 0.0) ** 3)
+
+    columns = [
+        cube(knot)
+        - cube(before) * (last - knot) / (last - before)
+        + cube(last) * (before - knot) / (last - before)
+        for knot in inner
+    ]
+    return np.concatenate(columns, axis=1) / width
+
+
+def find_first_column(codings: Sequence[CovariateCoding], name: str) -> int:
+    """Return the first column of a covariate in the design."""
+    position = [each.name for each in codings].index(name)
+    return sum(count_columns(each) for each in codings[:position])
+
+
+def find_bent_columns(codings: Sequence[CovariateCoding]) -> BoolArray:
+    """Return the columns (P,) of the design that splines add."""
+    masks = [
+        np.arange(count_columns(coding)) > 0
+        if isinstance(coding, NumericCovariate)
+        else np.zeros(count_columns(coding), dtype=bool)
+        for coding in codings
+    ]
+    return np.concatenate([np.zeros(0, dtype=bool), *masks])
+
+
+def bend_codings(
+    codings: Sequence[CovariateCoding], name: str | None, knots: Sequence[float]
+) -> tuple[CovariateCoding, ...]:
+    """Return codings of which the one of this name has knots."""
+    return tuple(
+        replace(each, knots=tuple(knots))
+        if isinstance(each, NumericCovariate) and each.name == name
+        else each
+        for each in codings
+    )
 
 
 def derive_codings(
@@ -441,6 +501,7 @@ def build_coding(record: Mapping[str, Any]) -> CovariateCoding:
             low=float(record["low"]),
             high=float(record["high"]),
             log=bool(record["log"]),
+            knots=tuple(map(float, record.get("knots", ()))),
         )
     return CategoricalCovariate(record["name"], tuple(record["levels"]))
 

@@ -295,16 +295,29 @@ class StudyConfig(_ConfigSection):
         return self.data.adjust or self.model.get_method().adjust
 
     @property
+    def has_straight_age(self) -> bool:
+        """Whether the study or its method adjusts for age along a straight line."""
+        is_published = self.model.get_method().adjust == "linear"
+        return self.data.age_curve == "linear" or is_published
+
+    @property
     def on_outlier(self) -> str | None:
         """What becomes of outlying measurements, as the study or its method says."""
         return self.data.on_outlier or self.model.get_method().on_outlier
 
     def fit_preprocessing(
-        self, cohort: Cohort, seen: BoolArray | None = None
+        self,
+        cohort: Cohort,
+        seen: BoolArray | None = None,
+        age_knots: tuple[float, ...] | None = None,
     ) -> Preprocessing:
         """Learn the adjustment of a cohort with the settings of this study, from
         everyone or from the people seen.
+
+        age_knots: where they are chosen already.
         """
+        if self.has_straight_age:
+            age_knots = ()
         return Preprocessing.fit(
             cohort,
             self.data.harmonise,
@@ -312,6 +325,7 @@ class StudyConfig(_ConfigSection):
             self.data.icv_for,
             seen,
             self.data.harmonise_to,
+            age_knots,
         )
 
 

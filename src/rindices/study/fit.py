@@ -58,6 +58,7 @@ def fit(
     harmonise: str | None = None,
     harmonise_to: str | None = None,
     adjust: str | None = None,
+    age_curve: str | None = None,
     icv_for: str = DEFAULT_ICV_FOR,
     visits: str | None = None,
     on_outlier: str | None = None,
@@ -119,6 +120,10 @@ def fit(
         Scale on which measures are adjusted for covariates. By default ``log`` if all
         values are positive, else ``linear``. The method ``surreal-gan-published`` is
         linear.
+    age_curve : {'linear'}, optional
+        Adjust for age along a straight line. Left out, along a restricted cubic spline
+        where held-out controls are more likely under it by a clear margin, else a
+        straight line.
     icv_for : {'volume', 'all'}
         Regions that are adjusted for head size where a cohort has thickness and other
         measures: all but thickness, or all.
@@ -200,6 +205,7 @@ def fit(
         "harmonise": harmonise,
         "harmonise_to": harmonise_to,
         "adjust": adjust,
+        "age_curve": age_curve,
         "icv_for": icv_for,
         "visits": visits,
         "on_outlier": on_outlier,

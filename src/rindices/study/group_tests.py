@@ -2,7 +2,7 @@
 many patterns.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -16,6 +16,9 @@ from rindices.model.records import (
     PatternCountRecord,
     PermutationTestRecord,
 )
+from rindices.preprocess.ageing import choose_age_knots, find_age
+from rindices.preprocess.harmonise import resolve_harmonise_mode
+from rindices.preprocess.measures import resolve_adjustment
 from rindices.preprocess.missing import (
     estimate_design_moments,
     fill_by_regression,
@@ -23,6 +26,7 @@ from rindices.preprocess.missing import (
 )
 from rindices.preprocess.residualise import (
     CategoricalCovariate,
+    bend_codings,
     build_design_matrix,
     count_columns,
     derive_codings,
@@ -131,6 +135,7 @@ def run_group_tests(
     seed: int = 0,
     adjust: str | None = None,
     level: float = SIGNIFICANCE_LEVEL,
+    age_knots: tuple[float, ...] | None = None,
 ) -> GroupTests:
     """Test whether patients differ from controls, and in how many patterns they differ
     from each other.
@@ -140,17 +145,19 @@ def run_group_tests(
     each group, drawn at random. Effects of regions are estimated in all.
 
     adjust: with ``none``, covariates are ignored; level: significance level of each
-    test.
+    test; age_knots: of age as a spline, by default chosen by held-out controls.
     """
     cohort = cohort.take(
         ~cohort.people[ID].duplicated().to_numpy()
         & (cohort.is_control | cohort.is_patient)
     )
-    everyone = _adjust_groups(cohort, adjust)
+    if age_knots is None:
+        age_knots = _choose_age_knots(cohort, adjust)
+    everyone = _adjust_groups(cohort, adjust, age_knots)
     sample = _subsample_groups(
         cohort, MAX_PARTICIPANTS_PER_GROUP, np.random.default_rng([seed, 8])
     )
-    groups = everyone if sample is cohort else _adjust_groups(sample, adjust)
+    groups = everyone if sample is cohort else _adjust_groups(sample, adjust, age_knots)
     difference = compare_groups(groups, seed)
     max_patterns = MAX_PATTERNS if difference.p <= level else 0
     return GroupTests(
@@ -165,12 +172,28 @@ def run_group_tests(
     )
 
 
-def _adjust_groups(cohort: Cohort, adjust: str | None) -> AdjustedGroups:
+def _choose_age_knots(cohort: Cohort, adjust: str | None) -> tuple[float, ...]:
+    """Return the knots of age by held-out controls, on the scale of the adjustment."""
+    scale = resolve_adjustment(cohort, adjust)
+    if scale == "none":
+        return ()
+    volumes = cohort.volumes.to_numpy(dtype=float)
+    volumes = np.log(volumes) if scale == "log" else volumes
+    by_site = resolve_harmonise_mode(cohort) != "none"
+    return choose_age_knots(
+        replace(cohort, visits=None), volumes, scale == "log", by_site
+    )
+
+
+def _adjust_groups(
+    cohort: Cohort, adjust: str | None, age_knots: tuple[float, ...]
+) -> AdjustedGroups:
     covariates = (
         cohort.covariates.iloc[:, :0] if adjust == "none" else cohort.covariates
     )
     # codings and imputed values are of everyone, so that labels do not matter
     codings = derive_codings(covariates, log=adjust != "linear")
+    codings = bend_codings(codings, find_age(codings), age_knots)
     encoded = build_design_matrix(codings, covariates)
     design = fill_design(encoded, estimate_design_moments(encoded))
     ends = np.cumsum([count_columns(coding) for coding in codings])

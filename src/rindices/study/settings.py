@@ -317,6 +317,13 @@ def _find_unused_columns(study: "StudyConfig") -> Iterator[_Unused]:
             why="there are no covariates",
             instead="name covariates",
         )
+    if data.age_curve is not None and (has_no_covariates or data.adjust == "none"):
+        yield _Unused(
+            section="data",
+            key="age_curve",
+            why="nothing is adjusted for age",
+            instead="adjust for it",
+        )
     if data.icv_for == "all" and (has_no_covariates or data.adjust == "none"):
         yield _Unused(
             section="data",

@@ -187,7 +187,9 @@ def _prepare_held_out(study: Study) -> tuple[FloatArray, IntArray]:
     for k, each in enumerate(seen):
         held_out = controls[~each[controls]]
         if len(held_out):
-            pipeline: Preprocessing = study.config.fit_preprocessing(cohort, each)
+            pipeline: Preprocessing = study.config.fit_preprocessing(
+                cohort, each, study.age_knots
+            )
             rows = np.searchsorted(controls, held_out)
             values[rows], folds[rows] = pipeline.transform(cohort.take(held_out)), k
     return values, folds

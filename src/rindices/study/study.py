@@ -20,12 +20,12 @@ import numpy as np
 from rindices._typing import BoolArray, FloatArray
 from rindices.errors import StudyError, format_count, join_names
 from rindices.learners.prepared_people import (
-    N_FOLDS,
     PreparedPeople,
     find_seen_people,
     reduce_visits,
 )
 from rindices.model.normal_reference import NormalReference
+from rindices.preprocess.ageing import N_FOLDS, choose_age_knots
 from rindices.preprocess.harmonise import resolve_harmonise_mode
 from rindices.preprocess.measures import encode_measures, resolve_adjustment
 from rindices.preprocess.pipeline import Preprocessing
@@ -103,12 +103,45 @@ class Study:
     def preprocessing(self) -> Preprocessing:
         """The pipeline of everyone."""
         with limit_blas_threads():
-            return self.config.fit_preprocessing(self.ordered)
+            return self.config.fit_preprocessing(self.ordered, age_knots=self.age_knots)
+
+    @cached_property
+    def age_knots(self) -> tuple[float, ...]:
+        """Knots of age as a spline, chosen with the folds of the first members; empty
+        for a straight line.
+        """
+        cohort, data = self.ordered, self.config.data
+        scale = resolve_adjustment(cohort, self.config.adjust)
+        if self.config.has_straight_age or scale == "none":
+            return ()
+        mode = resolve_harmonise_mode(cohort, data.harmonise)
+        volumes = cohort.volumes.to_numpy(dtype=float)
+        volumes = np.log(volumes) if scale == "log" else volumes
+        numbers = range(max(min(self.config.model.n_members, N_FOLDS), 2))
+        first = replace(cohort, visits=None)
+        seen = self.find_seen(numbers)
+        return choose_age_knots(first, volumes, scale == "log", mode != "none", seen)
+
+    def find_seen(self, numbers: Sequence[int]) -> BoolArray:
+        """Return the people (S, N) that members are trained on, by group and site."""
+        people = self.ordered.people
+        strata = list(
+            zip(
+                *(people[name].astype(str) for name in (GROUP, SITE) if name in people),
+                strict=True,
+            )
+        )
+        # also the cells that are wrong
+        measured = sort_people(self.cohort, self.seed)
+        values = measured.volumes.to_numpy(dtype=float)
+        return find_seen_people(values, strata, numbers, self.seed)
 
     @cached_property
     def tests(self) -> GroupTests:
         """The permutation tests."""
-        return run_group_tests(self.ordered, self.seed, self.config.adjust)
+        return run_group_tests(
+            self.ordered, self.seed, self.config.adjust, age_knots=self.age_knots
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +195,7 @@ class StudyPeople:
         parts = [
             self.cohort.fingerprint(),
             "" if mode == "none" else f"-{mode}",
+            "" if data.age_curve is None else f"-age-{data.age_curve}",
             "" if data.harmonise_to is None else f"-to-{data.harmonise_to}",
             "" if scale == "linear" else f"-{scale}",
             "" if encode_measures(self.cohort) is None else f"-measures-{data.icv_for}",
@@ -183,20 +217,7 @@ class StudyPeople:
         if not self.method.leaves_people_out:
             return None
         self.check_site_sizes()
-        people = self.cohort.people
-        strata = list(
-            zip(
-                *(people[name].astype(str) for name in (GROUP, SITE) if name in people),
-                strict=True,
-            )
-        )
-        measured = sort_people(
-            self.study.cohort, self.study.seed
-        )  # also the cells that are wrong
-        values = measured.volumes.to_numpy(dtype=float)
-        return find_seen_people(
-            values, strata, range(self.model.n_members), self.study.seed
-        )
+        return self.study.find_seen(range(self.model.n_members))
 
     def check_reference(self) -> None:
         """Refuse a reference that lacks a region."""
@@ -229,7 +250,8 @@ class StudyPeople:
         if self.seen is None:
             return ()
         return tuple(
-            self.study.config.fit_preprocessing(self.cohort, seen) for seen in self.seen
+            self.study.config.fit_preprocessing(self.cohort, seen, self.study.age_knots)
+            for seen in self.seen
         )
 
     def prepare(

@@ -32,7 +32,7 @@ from rindices.learners.inference import (
 from rindices.learners.normal_variation import shrink_normal_scatter
 from rindices.learners.people_source import PeopleSet
 from rindices.model.unusual import TrainingDistribution
-from rindices.preprocess import residualise
+from rindices.preprocess import ageing, residualise
 from rindices.preprocess.harmonise import Harmoniser
 from rindices.preprocess.pipeline import Preprocessing
 from rindices.preprocess.standardise import (
@@ -289,6 +289,7 @@ def ask_for_adjustment(
     harmonise: bool,
     make_plan: Callable[[Mapping[str, int]], SubsetPlan],
     with_effects: bool = True,
+    with_curve: bool = False,
 ) -> tuple[AdjustedSums, list[AdjustedSums], SubsetPlan]:
     """Ask for what the adjustment needs, and return the sums of everyone and of
     members, and the plan of their sets.
@@ -305,6 +306,8 @@ def ask_for_adjustment(
         Takes the numbers of controls and patients.
     with_effects : bool
         Whether the model gets the effects of sites.
+    with_curve : bool
+        Whether age is a spline where held-out controls are more likely under it.
     """
     described = rounds.ask(kinds.DESCRIBE)
     sums = _describe_table(described, adjust)
@@ -321,6 +324,13 @@ def ask_for_adjustment(
     arrays = {"centre": centre}
     within = {"within": True} if harmonise else {}
     total = rounds.ask(kinds.PRODUCTS, settings | within, arrays)
+    if with_curve and (bent := _bend_age(sums, total, centre)) is not None:
+        arrays = {"centre": bent.centre}
+        own = {**settings, **bent.to_settings()}
+        curved = rounds.ask(kinds.PRODUCTS, own | within, arrays)
+        if _is_bent(curved, bent, harmonise, plan.members):
+            sums, centre, total, settings = bent, bent.centre, curved, own
+        arrays = {"centre": centre}
     harmonisers: dict[str, Harmoniser | None] = dict.fromkeys(keys)
     if harmonise:
         common = {
@@ -354,6 +364,48 @@ def _set_centre(
     sd = np.sqrt(np.maximum(np.diag(controls.scatter), 0.0) / max(controls.number, 1))
     ranged = _set_ranges(sums.codings, mean[: sums.n_columns], sd)
     return replace(sums, centre=centre, ranged=ranged)
+
+
+def _bend_age(
+    sums: AdjustedSums, total: Total, centre: FloatArray
+) -> AdjustedSums | None:
+    """Return the regions and covariates with age as a spline, and the centre of their
+    columns; None where there is no age or there are too few controls.
+    """
+    controls, age = _read_moments(total, 1), ageing.find_age(sums.codings)
+    if age is None or controls.number < ageing.MIN_CONTROLS:
+        return None
+    column = residualise.find_first_column(sums.codings, age)
+    mean = float(centre[column] + controls.mean[column])
+    variance = float(controls.scatter[column, column]) / controls.number
+    knots = ageing.place_knots(mean, float(np.sqrt(max(variance, 0.0))))
+    if not knots:
+        return None
+    codings = residualise.bend_codings(sums.codings, age, knots)
+    is_bent = residualise.find_bent_columns(codings)
+    is_new = np.concatenate([is_bent, np.zeros(len(sums.regions), dtype=bool)])
+    wider = np.zeros(len(is_new))
+    wider[~is_new] = centre
+    return replace(sums, codings=codings, centre=wider)
+
+
+def _is_bent(total: Total, bent: AdjustedSums, harmonise: bool, members: int) -> bool:
+    """Return whether held-out controls are more likely under the spline, as in memory:
+    with the folds of the first members.
+    """
+
+    def get_sums(row: int) -> ageing.ControlSums:
+        moments = _read_moments(total, 1 + row)
+        scatter = (
+            unpack_symmetric(total.arrays["within"][row])
+            if harmonise
+            else moments.scatter
+        )
+        return ageing.ControlSums(moments.number, scatter)
+
+    seen = [get_sums(1 + k) for k in range(min(ageing.N_FOLDS, members))]
+    is_added = residualise.find_bent_columns(bent.codings)
+    return ageing.measure_bend(get_sums(0), seen, is_added) > ageing.MIN_MARGIN
 
 
 def _read_moments(total: Total, row: int) -> PeopleMoments:

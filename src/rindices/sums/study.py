@@ -103,6 +103,8 @@ class SumsSettings:
         Whether the model gets distances of the training people, for `outlier_score`.
     max_people : int
         Largest number of people of a group, about, that a member is drawn from.
+    age_curve : {'linear', 'auto'}
+        Whether age may be a spline, as held-out controls say.
     """
 
     model: ModelConfig
@@ -113,6 +115,7 @@ class SumsSettings:
     with_effects: bool = True
     with_distances: bool = True
     max_people: int = MAX_PEOPLE
+    age_curve: str = "linear"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -352,6 +355,7 @@ class SumsFit:
             settings.harmonise,
             plan_subsets,
             settings.with_effects,
+            settings.age_curve != "linear",
         )
         n_controls, n_patients = (self.sums.groups[group].number for group in GROUPS)
         if not n_controls or not n_patients:

@@ -197,6 +197,8 @@ class DataOptions(TableOptions):
         Site whose scale is kept.
     adjust : {'log', 'linear', 'none'} or None
         Scale of the adjustment.
+    age_curve : {'linear'} or None
+        Whether age is a straight line whatever controls say.
     icv_for : {'volume', 'all'}
         Measures adjusted for head size.
     reference : str or None
@@ -219,6 +221,10 @@ class DataOptions(TableOptions):
     adjust: Annotated[
         Literal["log", "linear", "none"] | None,
         Option("Adjust on the log or linear scale, or none.", "SCALE", ADJUSTMENT),
+    ] = None
+    age_curve: Annotated[
+        Literal["linear"] | None,
+        Option("Age as a straight line in any case.", "linear", ADJUSTMENT),
     ] = None
     icv_for: Annotated[
         Literal["volume", "all"],

@@ -44,6 +44,7 @@ function encodeCovariates(model, texts, problems) {
       if (number === undefined) problems.push(`${covariate.name} is not a number: ${text}`);
       else if (covariate.log && number <= 0) problems.push(`${covariate.name} is not positive`);
       design.push(covariate.log ? Math.log(number) : number);
+      design.push(...bendNumber(number, covariate.knots || []));
     } else {
       const level = findLevel(covariate.levels, text);
       if (level < 0) problems.push(`${covariate.name} is ${text}; known are ${covariate.levels.join(", ")}`);
@@ -51,6 +52,15 @@ function encodeCovariates(model, texts, problems) {
     }
   });
   return Float64Array.from(design);
+}
+
+// What a restricted cubic spline adds to a number.
+function bendNumber(number, knots) {
+  if (!knots.length) return [];
+  const last = knots[knots.length - 1], before = knots[knots.length - 2];
+  const width = (last - knots[0]) ** 2, cube = (knot) => Math.max(number - knot, 0) ** 3;
+  return knots.slice(0, -2).map((knot) =>
+    (cube(knot) - cube(before) * (last - knot) / (last - before) + cube(last) * (before - knot) / (last - before)) / width);
 }
 
 function findLevel(levels, text) {
