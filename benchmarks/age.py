@@ -173,7 +173,7 @@ def summarise(content: dict[str, Any]) -> str:
     ):
         rows = content[key]
         lines += [
-            f"## {title}",
+            f"**{title}**",
             "",
             "| older by | studies | overlap | detected without disease | accuracy | index with age | healthy people above | spline chosen |",
             "|---|---|---|---|---|---|---|---|",

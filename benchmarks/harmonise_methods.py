@@ -25,7 +25,7 @@ the group preserved.
 - False change: largest difference in the slope of an R-index of controls between people
   who changed scanner and others, where there is none, in slopes' standard deviations.
 
-Real: 1,078 healthy people of 23 sites (``FOLDER/fcon1000``), 148 thicknesses; in five
+Real: 1,078 healthy people of 23 sites (``FOLDER/fcon1000``), all thicknesses; in five
 folds, the variance that sites explain in people from whom their effects were not
 estimated (`rindices.study.site_effects`).
 

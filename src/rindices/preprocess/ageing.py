@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rindices._typing import BoolArray, FloatArray
+from rindices.errors import PreprocessingError
 from rindices.preprocess.missing import fill_within_sites
 from rindices.preprocess.residualise import (
     CovariateCoding,
@@ -183,9 +184,13 @@ def choose_age_knots(
         if by_site
         else ["" for _ in values]
     )
-    columns = np.column_stack([design, fill_within_sites(values, design, sites)])
+    try:
+        filled = fill_within_sites(values, design, sites)
+    except PreprocessingError:
+        return ()  # regions that hardly anybody has, which the adjustment names
+    columns = np.column_stack([design, filled])
     if not np.isfinite(columns).all():
-        return ()  # a region that nobody has, which the adjustment refuses by name
+        return ()  # as well
     names = np.asarray(sites)
     whole = ControlSums.of(columns, sites)
     parts = [ControlSums.of(columns[each], names[each].tolist()) for each in seen]
