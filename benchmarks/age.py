@@ -1,7 +1,7 @@
 """Patients who are older than controls: what ageing does to a study, and what
 adjustment by controls does about it.
 
-``python -m benchmarks.age [--seeds 900:910]``
+``python -m benchmarks.age [--studies 10] [--healthy 40]``
 
 People have the 139 MUSE regions of the package's healthy people. Controls are 55 years
 old, with a standard deviation of 8; patients are older by 0 to 30 years. Volumes are
@@ -21,14 +21,15 @@ as held-out controls say (`rindices.preprocess.ageing`). Then the same without
 acceleration, and the simulated tasks of the package: which are given a spline.
 
 Overlap: share of patients whose age is between the 5th and the 95th percentile of
-controls. Writes ``results/age.json`` and ``.md``; ``--seeds 900:900`` writes the latter
-again; a row has 10 studies, that of 10 years 40. Seeds 100 to 104 were used to choose
-the overlap below which ``check`` and ``fit`` warn.
+controls. Adds to ``results/age.json`` what is missing and writes ``.md``. Seeds 100 to
+104 were used to choose the overlap below which ``check`` and ``fit`` warn.
 """
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ from rindices.tables.cohort import Cohort
 OUT = Path(__file__).parent / "results" / "age"
 GAPS = (0, 5, 10, 15, 20, 30)
 N_PEOPLE, MEAN_AGE, SD_AGE, START, RATE = 200, 55.0, 8.0, 60.0, 0.2
-N_STUDIES = {10: 40}  # else 10
+FIRST_SEED, HEALTHY_GAP = 900, 10
 ADJUSTMENTS = ("not adjusted", "straight line", "spline", "as chosen")
 """Ways to adjust for age."""
 COLUMNS = ["age", "sex", "icv"]
@@ -111,6 +112,22 @@ def get_knots(cohort: Cohort, name: str) -> tuple[float, ...]:
         return place_knots(float(ages.mean()), float(ages.std(ddof=0)))
     volumes = np.log(cohort.volumes.to_numpy(dtype=float))
     return choose_age_knots(cohort, volumes, log=True, by_site=False)
+
+
+def detect(gap: float, seed: int) -> dict[str, Any]:
+    """Return whether a study of healthy people detects a difference."""
+    well, _ = simulate(gap, seed, is_ill=False)
+    chosen = get_knots(well, "as chosen")
+    row: dict[str, Any] = {"gap": gap, "seed": seed, "bent": bool(chosen)}
+    for name, knots in {"straight line": (), "as chosen": chosen}.items():
+        same = name == "as chosen" and not chosen
+        row[name] = (
+            row["straight line"]
+            if same
+            else run_group_tests(well, seed, age_knots=knots).finding
+            is not Finding.NO_DIFFERENCE
+        )
+    return row
 
 
 def measure(gap: float, seed: int, start: float = START) -> dict[str, Any]:
@@ -198,11 +215,19 @@ def summarise(content: dict[str, Any]) -> str:
         row["spline"]["accuracy"] - row["straight line"]["accuracy"]
         for row in content["straight"]
     ]
-    tasks = content["tasks"]
+    tasks, healthy = content["tasks"], content["healthy"]
+    called = {
+        name: f"{sum(row[name] for row in healthy)} of {len(healthy)}"
+        for name in ("straight line", "as chosen")
+    }
     lines += [
         f"{names}. Overlap: patients between the 5th and the 95th percentile of controls' ages. Accuracy: pattern-c-index of "
         "the disease. Index with age: largest rank correlation in patients. Healthy people above: of the patients' ages, above "
         "the 95th percentile of healthy people of the controls' ages (5 % expected).",
+        "",
+        f"Studies of healthy people who are {HEALTHY_GAP} years older, with ageing that accelerates, that detect a difference: "
+        f"{called['straight line']} with a straight line, {called['as chosen']} as chosen (level 5 %; a spline is chosen in "
+        f"{sum(row['bent'] for row in healthy)}).",
         "",
         f"Where ageing is linear, the choice changes the accuracy by {min(changes):+.4f} to {max(changes):+.4f}, and a spline in any "
         f"case by {min(costs):+.4f} to {max(costs):+.4f} ({np.mean(costs):+.4f} on average). Of {content['task_cohorts']} cohorts of each "
@@ -216,28 +241,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", default="900:940")
+    parser.add_argument("--studies", type=int, default=2, help="of each row")
+    parser.add_argument("--healthy", type=int, default=40, help="studies at 10 years")
     parser.add_argument("--cohorts", type=int, default=3, help="of each task")
     options = parser.parse_args()
-    first, last = map(int, options.seeds.split(":"))
     path = OUT.with_suffix(".json")
-    content: dict[str, Any] = {"bent": [], "straight": [], "tasks": {}}
-    if first < last:
+    content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    content.setdefault("healthy", [])
+    if not content["tasks"]:
         content["task_cohorts"] = options.cohorts
         content["tasks"] = list_bent_tasks(options.cohorts)
-    else:
-        content = json.loads(path.read_text("utf-8"))
-    for seed in range(first, last):
-        for gap in GAPS:
-            if seed - first < N_STUDIES.get(gap, 10):
-                content["bent"].append(measure(gap, seed))
-            if gap in LINEAR_GAPS and seed - first < 10:
-                content["straight"].append(measure(gap, seed, NEVER))
-        print(seed, flush=True)
-        if first >= 900:
+
+    def add(key: str, gap: int, seed: int, take: Callable[[], dict[str, Any]]) -> None:
+        done = {(row["gap"], row["seed"]) for row in content[key]}
+        if (gap, seed) not in done:
+            content[key].append(take())
             path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-    if first >= 900:
-        OUT.with_suffix(".md").write_text(summarise(content), "utf-8")
+            OUT.with_suffix(".md").write_text(summarise(content), "utf-8")
+
+    for seed in range(FIRST_SEED, FIRST_SEED + options.healthy):
+        add("healthy", HEALTHY_GAP, seed, partial(detect, HEALTHY_GAP, seed))
+    for seed in range(FIRST_SEED, FIRST_SEED + options.studies):
+        for gap in GAPS:
+            add("bent", gap, seed, partial(measure, gap, seed))
+            if gap in LINEAR_GAPS:
+                add("straight", gap, seed, partial(measure, gap, seed, NEVER))
+    OUT.with_suffix(".md").write_text(summarise(content), "utf-8")
     print(summarise(content))
 
 

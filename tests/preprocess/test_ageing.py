@@ -2,7 +2,11 @@
 from sums over parts.
 """
 
+import json
+import shutil
+import subprocess
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +60,22 @@ def test_columns_span_those_of_patsy_and_are_straight_outside() -> None:
     for outside in (np.linspace(20, 50, 9), np.linspace(75, 99, 9)):
         columns = bend_numbers(outside[:, None], KNOTS)
         np.testing.assert_allclose(np.diff(columns, 2, axis=0), 0, atol=1e-9)
+
+
+def test_the_page_for_a_browser_has_the_same_columns() -> None:
+    if (node := shutil.which("node")) is None:
+        pytest.skip("node is needed")
+    folder = files("rindices.report") / "templates" / "model_page"
+    source = (folder / "assess.js").read_text("utf-8")
+    start, end = (
+        source.index(f"function {name}(") for name in ("bendNumber", "findLevel")
+    )
+    ages = [30.0, 52.0, 60.5, 70.0, 90.0]
+    asked = f"{ages}.map((age) => bendNumber(age, {list(KNOTS)}))"
+    program = f"{source[start:end]}\nconsole.log(JSON.stringify({asked}))"
+    done = subprocess.run([node, "-e", program], capture_output=True, check=True)
+    expected = bend_numbers(np.array(ages)[:, None], KNOTS)
+    np.testing.assert_allclose(json.loads(done.stdout), expected, rtol=1e-12)
 
 
 def test_margin_is_that_of_a_loop_over_held_out_people() -> None:
