@@ -131,7 +131,7 @@ class Parameters(NamedTuple):
             residualiser.coefficients,
             standardiser.mean,
             standardiser.sd,
-            float(np.mean([head.share for head in heads])),
+            float(np.mean([head.log_constant for head in heads])),
             np.mean([head.shift_mean for head in heads], axis=0),
             np.mean([head.shift_scale for head in heads], axis=0),
             steps,

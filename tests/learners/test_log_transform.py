@@ -10,13 +10,13 @@ from rindices.learners.inference import (
 )
 
 
-@pytest.mark.parametrize("share", [0.0, 0.05, 0.2])
-def test_inverse_undoes_the_transform(share: float) -> None:
+@pytest.mark.parametrize("log_constant", [0.0, 0.05, 0.2])
+def test_inverse_undoes_the_transform(log_constant: float) -> None:
     z = np.linspace(-20, 6, 200)
-    t = apply_log_transform(z, share)
-    np.testing.assert_allclose(invert_log_transform(t, share), z, atol=1e-9)
+    t = apply_log_transform(z, log_constant)
+    np.testing.assert_allclose(invert_log_transform(t, log_constant), z, atol=1e-9)
     assert (np.diff(t) > 0).all()
-    assert apply_log_transform(np.zeros(1), share) == 0
+    assert apply_log_transform(np.zeros(1), log_constant) == 0
 
 
 def test_equal_shares_become_equal_shifts() -> None:

@@ -33,7 +33,7 @@ def test_a_linear_index_is_its_conditional_expectation(
     head = ContrastiveHead(
         control_mean=zeros,
         control_scale=ones,
-        share=np.array(0.0),
+        log_constant=np.array(0.0),
         shift_mean=zeros,
         shift_scale=ones,
         weights=weights,
@@ -72,7 +72,7 @@ def test_an_imported_model_needs_all_regions() -> None:
     head = ContrastiveHead(
         control_mean=zeros,
         control_scale=ones,
-        share=np.array(0.0),
+        log_constant=np.array(0.0),
         shift_mean=zeros,
         shift_scale=ones,
         weights=np.ones((3, 1)),
@@ -123,7 +123,7 @@ def test_healthy_people_who_lack_regions_keep_their_distribution_in_every_member
         ContrastiveHead(
             control_mean=zeros,
             control_scale=ones,
-            share=np.array(0.0),
+            log_constant=np.array(0.0),
             shift_mean=zeros,
             shift_scale=ones,
             weights=rng.normal(size=(N_REGIONS, 2)),

@@ -68,7 +68,13 @@ def test_preparation_of_a_member_is_that_of_its_people() -> None:
         np.arange(len(controls) + len(patients)) >= len(controls),
     )
     expected = initialise_contrastive_head(people, is_patient, 1, straighten=True)
-    for name in ("control_mean", "control_scale", "share", "shift_mean", "shift_scale"):
+    for name in (
+        "control_mean",
+        "control_scale",
+        "log_constant",
+        "shift_mean",
+        "shift_scale",
+    ):
         np.testing.assert_allclose(
             getattr(preparation.head, name), getattr(expected, name), atol=1e-9
         )

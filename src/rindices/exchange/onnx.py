@@ -361,14 +361,14 @@ def _add_log_transform(
     """Return the standardised log volumes (N, R); below `LOG_FLOOR` the logarithm is
     continued by its tangent.
     """
-    share = float(head.share)
+    constant = float(head.log_constant)
     z = (values - head.control_mean) / head.control_scale
-    if share >= inference.IDENTITY_THRESHOLD:
-        fraction = z * share + 1.0
+    if constant >= inference.IDENTITY_THRESHOLD:
+        fraction = z * constant + 1.0
         bounded = graph.op("Max", fraction, inference.LOG_FLOOR)
         z = (
             graph.op("Log", bounded) + (fraction - bounded) / inference.LOG_FLOOR
-        ) / share
+        ) / constant
     return (z - head.shift_mean) / head.shift_scale
 
 

@@ -196,9 +196,9 @@ def _join_heads(
     interaction, given steps (M, K, R) and precision (R, R).
     """
     heads, n_regions = list_trajectory_heads(model), steps.shape[2]
-    log_share, shift_mean, shift_scale = (
+    log_constant, shift_mean, shift_scale = (
         np.round(np.mean([getattr(head, name) for head in heads]), 2)
-        for name in ("share", "shift_mean", "shift_scale")
+        for name in ("log_constant", "shift_mean", "shift_scale")
     )
     correlation = np.mean(
         [
@@ -210,7 +210,7 @@ def _join_heads(
     arrays = {
         "control_mean": np.full(n_regions, CONTROL_MEAN),
         "control_scale": np.full(n_regions, CONTROL_SD),
-        "share": log_share,
+        "log_constant": log_constant,
         "shift_mean": np.full(n_regions, shift_mean),
         "shift_scale": np.full(n_regions, shift_scale),
         "weights": precision @ steps.reshape(-1, n_regions).T,

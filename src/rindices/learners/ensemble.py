@@ -452,7 +452,7 @@ def assess_pattern_stability(
     head = initialise_contrastive_head(
         people.X, people.y == 1, len(patterns), straighten=True
     )
-    average = invert_log_transform(head.shift_mean, float(head.share))
+    average = invert_log_transform(head.shift_mean, float(head.log_constant))
     shifts = head.prepare(
         head.control_mean + head.control_scale * (average + patterns)
     ).T

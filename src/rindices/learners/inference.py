@@ -27,11 +27,13 @@ from rindices.learners.severity_posterior import (
 )
 from rindices.preprocess.standardise import CONTROL_SD
 
+_FILE_NAMES = {"log_constant": "share"}
+"""Names of fields in model files, which are those of 0.1.0."""
 LOG_FLOOR = 0.1
 """Relative size of a region below which its tangent replaces the logarithm."""
 IDENTITY_THRESHOLD = 1e-6
 """Values of c below this one count as 0."""
-SHARES = np.linspace(0.0, 0.3, 31)
+LOG_CONSTANTS = np.linspace(0.0, 0.3, 31)
 """Values of c that are compared; the coefficient of variation of single brain regions
 is 0.05 to 0.25.
 """
@@ -44,12 +46,14 @@ _MIN_EIGENVALUE = 1e-9  # relative to the largest; smaller ones are rounding err
 LEAKY_RELU_SLOPE = 0.2  # of every leaky ReLU (Tables 3 and 4 of the paper)
 
 
-def apply_log_transform(z: FloatArray, share: float) -> FloatArray:
+def apply_log_transform(z: FloatArray, log_constant: float) -> FloatArray:
     """Return log(1 + c z) / c, with its tangent where 1 + c z < 0.1, or z itself for c
-    = 0; ``share`` is c.
+    = 0; ``log_constant`` is c.
     """
     return (
-        z if share < IDENTITY_THRESHOLD else log_with_tangent(1.0 + share * z) / share
+        z
+        if log_constant < IDENTITY_THRESHOLD
+        else log_with_tangent(1.0 + log_constant * z) / log_constant
     )
 
 
@@ -63,13 +67,13 @@ def log_with_tangent(relative_size: FloatArray) -> FloatArray:
     return np.asarray(np.log(clipped) + (relative_size - clipped) / LOG_FLOOR)
 
 
-def invert_log_transform(t: FloatArray, share: float) -> FloatArray:
+def invert_log_transform(t: FloatArray, log_constant: float) -> FloatArray:
     """Invert `apply_log_transform`."""
-    if share < IDENTITY_THRESHOLD:
+    if log_constant < IDENTITY_THRESHOLD:
         return t
-    clipped = np.maximum(share * t, np.log(LOG_FLOOR))
-    relative_size = np.exp(clipped) + (share * t - clipped) * LOG_FLOOR
-    return np.asarray((relative_size - 1.0) / share)
+    clipped = np.maximum(log_constant * t, np.log(LOG_FLOOR))
+    relative_size = np.exp(clipped) + (log_constant * t - clipped) * LOG_FLOOR
+    return np.asarray((relative_size - 1.0) / log_constant)
 
 
 class TransformSums(NamedTuple):
@@ -88,16 +92,16 @@ class TransformSums(NamedTuple):
     logs: float
 
     @classmethod
-    def compute(cls, z: FloatArray, share: float) -> Self:
+    def compute(cls, z: FloatArray, log_constant: float) -> Self:
         """Sum over people (N, R), in control units."""
-        shifts, logs = apply_log_transform(z, share), 0.0
+        shifts, logs = apply_log_transform(z, log_constant), 0.0
         total = shifts.sum(axis=0)
         if (
-            1.0 + share * z.min(initial=0.0) >= LOG_FLOOR
+            1.0 + log_constant * z.min(initial=0.0) >= LOG_FLOOR
         ):  # no tangents, so that the logarithms are known already
-            logs = share * float(total.sum())
-        elif share >= IDENTITY_THRESHOLD:
-            logs = float(np.log(np.maximum(1.0 + share * z, LOG_FLOOR)).sum())
+            logs = log_constant * float(total.sum())
+        elif log_constant >= IDENTITY_THRESHOLD:
+            logs = float(np.log(np.maximum(1.0 + log_constant * z, LOG_FLOOR)).sum())
         return cls(total, np.einsum("nr,nr->r", shifts, shifts), logs)
 
     def compute_scale(self, number: int) -> tuple[FloatArray, FloatArray]:
@@ -117,18 +121,18 @@ class TransformSums(NamedTuple):
         )
 
 
-def find_share(compute_loss: Callable[[int], float]) -> int:
-    """Return the position in `SHARES` of the c whose regions are closest to Gaussian
-    within each group.
+def find_log_constant(compute_loss: Callable[[int], float]) -> int:
+    """Return the position in `LOG_CONSTANTS` of the c whose regions are closest to
+    Gaussian within each group.
 
     It is the composite Box-Cox likelihood. ``compute_loss`` takes a position. Every
     fifth one is tried, then those next to the best.
     """
-    losses = {k: compute_loss(k) for k in range(0, len(SHARES), 5)}
+    losses = {k: compute_loss(k) for k in range(0, len(LOG_CONSTANTS), 5)}
     best = min(losses, key=losses.__getitem__)
     losses |= {
         k: compute_loss(k)
-        for k in range(max(best - 4, 0), min(best + 5, len(SHARES)))
+        for k in range(max(best - 4, 0), min(best + 5, len(LOG_CONSTANTS)))
         if k not in losses
     }
     return min(sorted(losses), key=losses.__getitem__)
@@ -139,10 +143,10 @@ def fit_log_transform(groups: Sequence[FloatArray]) -> float:
     as likely.
     """
     return float(
-        SHARES[
-            find_share(
+        LOG_CONSTANTS[
+            find_log_constant(
                 lambda k: sum(
-                    TransformSums.compute(z, SHARES[k]).compute_loss(len(z))
+                    TransformSums.compute(z, LOG_CONSTANTS[k]).compute_loss(len(z))
                     for z in groups
                 )
             )
@@ -192,7 +196,7 @@ class Head(ABC):
         }
         hints = get_type_hints(cls, include_extras=True)
         return {
-            each.name: tuple(
+            _FILE_NAMES.get(each.name, each.name): tuple(
                 math.prod(sizes[letter] for letter in axis.split("*"))
                 for axis in hints[each.name].__metadata__[0].split()
             )
@@ -200,15 +204,19 @@ class Head(ABC):
         }
 
     def to_arrays(self) -> dict[str, FloatArray]:
-        """Return the arrays by name."""
+        """Return the arrays by their names in a model file."""
         return {
-            field.name: np.asarray(getattr(self, field.name)) for field in fields(self)
+            _FILE_NAMES.get(field.name, field.name): np.asarray(
+                getattr(self, field.name)
+            )
+            for field in fields(self)
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, FloatArray]) -> Self:
         """Build a head from the result of `to_arrays`."""
-        return cls(**{field.name: arrays[field.name] for field in fields(cls)})
+        names = [field.name for field in fields(cls)]
+        return cls(**{name: arrays[_FILE_NAMES.get(name, name)] for name in names})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +228,7 @@ class ShiftHead(Head):
     ----------
     control_mean, control_scale : ndarray of shape (R,)
         Mean and standard deviation of the controls.
-    share : ndarray
+    log_constant : ndarray
         C of the log transform (`rindices.learners.inference`).
     shift_mean, shift_scale : ndarray of shape (R,)
         Mean and standard deviation of the controls after the log transform.
@@ -230,7 +238,7 @@ class ShiftHead(Head):
 
     control_mean: Annotated[FloatArray, "R"]
     control_scale: Annotated[FloatArray, "R"]
-    share: Annotated[FloatArray, ""]
+    log_constant: Annotated[FloatArray, ""]
     shift_mean: Annotated[FloatArray, "R"]
     shift_scale: Annotated[FloatArray, "R"]
     weights: Annotated[FloatArray, "R M"]
@@ -238,7 +246,7 @@ class ShiftHead(Head):
     def prepare(self, values: FloatArray) -> FloatArray:
         """Return the shifts of people, (N, R) -> (N, R)."""
         shifts = apply_log_transform(
-            (values - self.control_mean) / self.control_scale, float(self.share)
+            (values - self.control_mean) / self.control_scale, float(self.log_constant)
         )
         return np.asarray((shifts - self.shift_mean) / self.shift_scale)
 
@@ -264,7 +272,7 @@ class ShiftHead(Head):
         """Whether the numbers are an affine map of prepared people: there is no log
         transform.
         """
-        return float(self.share) < IDENTITY_THRESHOLD
+        return float(self.log_constant) < IDENTITY_THRESHOLD
 
     def fold_projection(self) -> tuple[FloatArray, FloatArray]:
         """Return weights (R, K) and shift (K,) with ``project(values)`` = values @
@@ -277,15 +285,15 @@ class ShiftHead(Head):
         """Factor (R,) and offset (R,) of the relative size, and the weights (R, K) and
         shift (K,) of `project`.
         """
-        share = float(self.share)
-        factor = share / self.control_scale
-        if share < IDENTITY_THRESHOLD:
+        log_constant = float(self.log_constant)
+        factor = log_constant / self.control_scale
+        if log_constant < IDENTITY_THRESHOLD:
             weights = self.weights / (self.shift_scale * self.control_scale)[:, None]
             centre = self.control_mean + self.control_scale * self.shift_mean
         else:
             weights, centre = (
-                self.weights / (self.shift_scale * share)[:, None],
-                share * self.shift_mean,
+                self.weights / (self.shift_scale * log_constant)[:, None],
+                log_constant * self.shift_mean,
             )
         return factor, 1.0 - self.control_mean * factor, weights, centre @ weights
 
@@ -301,25 +309,25 @@ class ShiftHead(Head):
         """Convert shifts (M, R) of the average control after the log transform to
         control SDs before it.
         """
-        share, mean = float(self.share), self.shift_mean
-        changed = invert_log_transform(mean + self.shift_scale * patterns, share)
-        return np.asarray(changed - invert_log_transform(mean, share))
+        log_constant, mean = float(self.log_constant), self.shift_mean
+        changed = invert_log_transform(mean + self.shift_scale * patterns, log_constant)
+        return np.asarray(changed - invert_log_transform(mean, log_constant))
 
     def apply_change(self, values: FloatArray, change: FloatArray) -> FloatArray:
         """Return people (N, R) after a change (N, R), given in control SDs of the
         average control.
         """
-        share = float(self.share)
+        log_constant = float(self.log_constant)
         shifts = apply_log_transform(
-            (values - self.control_mean) / self.control_scale, share
+            (values - self.control_mean) / self.control_scale, log_constant
         )
         changed_average = apply_log_transform(
-            invert_log_transform(self.shift_mean, share) + change, share
+            invert_log_transform(self.shift_mean, log_constant) + change, log_constant
         )
         changed = shifts + changed_average - self.shift_mean
         return np.asarray(
             self.control_mean
-            + self.control_scale * invert_log_transform(changed, share)
+            + self.control_scale * invert_log_transform(changed, log_constant)
         )
 
 

@@ -24,10 +24,10 @@ from rindices.errors import PreprocessingError
 from rindices.learners.base import handle_zeros_in_scale
 from rindices.learners.contrastive.rotation import PeopleMoments
 from rindices.learners.inference import (
-    SHARES,
+    LOG_CONSTANTS,
     ContrastiveHead,
     TransformSums,
-    find_share,
+    find_log_constant,
 )
 from rindices.learners.normal_variation import shrink_normal_scatter
 from rindices.learners.people_source import PeopleSet
@@ -548,11 +548,11 @@ def ask_for_transform(
                 for each, n in (get_sums(row, k) for row in range(len(GROUPS)))
             )
 
-        best = find_share(compute_loss)
+        best = find_log_constant(compute_loss)
         controls, n_controls = get_sums(0, best)
         mean, scale = controls.compute_scale(n_controls)
         scales = {
-            "share": SHARES[best],
+            "log_constant": LOG_CONSTANTS[best],
             "shift_mean": mean,
             "shift_scale": handle_zeros_in_scale(scale),
         }
@@ -572,7 +572,7 @@ def _prepare_without_transform(sums: AdjustedSums) -> Preparation:
     head = ContrastiveHead(
         control_mean=CONTROL_MEAN * ones,
         control_scale=control_scale * ones,
-        share=np.array(0.0),
+        log_constant=np.array(0.0),
         shift_mean=0.0 * ones,
         shift_scale=ones,
         weights=np.zeros((len(ones), 1)),

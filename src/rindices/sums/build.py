@@ -310,7 +310,7 @@ def _simulate_people(
         head.control_mean
         + head.control_scale
         * invert_log_transform(
-            head.shift_mean + head.shift_scale * each, float(head.share)
+            head.shift_mean + head.shift_scale * each, float(head.log_constant)
         )
         for each in (noise[:_N_SIMULATED], noise[_N_SIMULATED:] + change)
     )

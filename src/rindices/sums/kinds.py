@@ -30,7 +30,7 @@ from rindices.learners.contrastive.whole_cohort_start import (
     MAX_LOG_RATIO,
     sum_group_losses,
 )
-from rindices.learners.inference import SHARES, ContrastiveHead, TransformSums
+from rindices.learners.inference import LOG_CONSTANTS, ContrastiveHead, TransformSums
 from rindices.learners.people_source import PeopleSet
 from rindices.learners.severity_posterior import (
     N_STEPS,
@@ -333,7 +333,7 @@ class Transform(RequestKind):
         transform.
         """
         shape, n_regions = (
-            (len(self.list_sets(request)), len(SHARES)),
+            (len(self.list_sets(request)), len(LOG_CONSTANTS)),
             _count_regions(request),
         )
         return {
@@ -355,7 +355,7 @@ class Transform(RequestKind):
                 z = (
                     people.get_values(request, key, rows) - head.control_mean
                 ) / head.control_scale
-                parts = [TransformSums.compute(z, share) for share in SHARES.tolist()]
+                parts = [TransformSums.compute(z, c) for c in LOG_CONSTANTS.tolist()]
                 return [np.array(each) for each in zip(*parts, strict=True)]
 
             mask = people.select(request, name, group)

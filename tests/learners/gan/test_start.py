@@ -62,13 +62,13 @@ def test_the_teacher_adds_the_contrastive_patterns_after_the_log_transform() -> 
     unit = 2 * fitted.transform(patients).mean(
         axis=0
     )  # the mean severity of patients is that of z
-    is_above_the_tangent = 1 + fitted.share_ * (controls - 1) / 0.1 > 0.2
+    is_above_the_tangent = 1 + fitted.log_constant_ * (controls - 1) / 0.1 > 0.2
     np.testing.assert_allclose(
         shifts[is_above_the_tangent],
         ((z * unit) @ fitted.shifts_)[is_above_the_tangent],
         atol=1e-6,
     )
-    assert fitted.share_ > 0.05
+    assert fitted.log_constant_ > 0.05
 
 
 def test_f_and_g_learn_the_linear_solution() -> None:
@@ -179,7 +179,7 @@ def test_each_member_starts_from_its_own_people() -> None:
         )
 
 
-def test_trainings_at_several_lambdas_share_a_start(tmp_path: Path) -> None:
+def test_trainings_at_several_lambdas_log_constant_a_start(tmp_path: Path) -> None:
     plans = [
         TrainingPlan(
             patterns=2,

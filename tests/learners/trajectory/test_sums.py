@@ -43,7 +43,7 @@ def make_head(model: TrajectoryModel) -> TrajectoryHead:
     arrays = {
         "control_mean": zeros,
         "control_scale": ones,
-        "share": np.array(0.0),
+        "log_constant": np.array(0.0),
         "shift_mean": zeros,
         "shift_scale": ones,
         "weights": model.weights,

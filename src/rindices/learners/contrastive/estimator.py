@@ -22,6 +22,7 @@ kind that differs less.
 Shape letters: N people, R regions, M patterns.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -124,7 +125,7 @@ class ContrastiveICA(_HeadLearner):
         Directions of disease stand out.
     head_ : ContrastiveHead
         Arrays for inference.
-    share_ : float
+    log_constant_ : float
         c of the log transform. 0 means the identity.
     n_iter_ : int
         Number of EM steps. Plain contrastive ICA has 1.
@@ -192,10 +193,17 @@ class ContrastiveICA(_HeadLearner):
         self.head_ = replace(head, weights=solution.weights / unit)
         self.shifts_ = (solution.patterns * unit).T
         self.spectrum_ = solution.spectrum
-        self.share_ = float(head.share)
+        self.log_constant_ = float(head.log_constant)
         self.n_iter_ = N_REFINEMENTS * N_EM_STEPS if by_likelihood else 1
         self.converged_ = None
         self.patterns_ = self.head_.to_control_sd(self.shifts_)
+
+    @property
+    def share_(self) -> float:
+        """Name of ``log_constant_`` in rindices 0.1."""
+        text = "share_ works in rindices 0.2 alone: write log_constant_"
+        warnings.warn(text, FutureWarning, stacklevel=2)
+        return self.log_constant_
 
 
 def initialise_contrastive_head(
@@ -216,15 +224,15 @@ def initialise_contrastive_head(
     controls = regions[~patient]
     mean, scale = controls.mean(axis=0), handle_zeros_in_scale(controls.std(axis=0))
     z = (regions - mean) / scale
-    share = fit_log_transform([z[~patient], z[patient]]) if straighten else 0.0
-    shift_mean, shift_scale = TransformSums.compute(z[~patient], share).compute_scale(
-        len(controls)
-    )
+    constant = fit_log_transform([z[~patient], z[patient]]) if straighten else 0.0
+    shift_mean, shift_scale = TransformSums.compute(
+        z[~patient], constant
+    ).compute_scale(len(controls))
     weights = np.zeros((z.shape[1], n_patterns))
     return ContrastiveHead(
         control_mean=mean,
         control_scale=scale,
-        share=np.array(share),
+        log_constant=np.array(constant),
         shift_mean=shift_mean,
         shift_scale=handle_zeros_in_scale(shift_scale),
         weights=weights,

@@ -48,7 +48,7 @@ Report = Callable[[int, Mapping[str, Tensor]], None]
 """Takes the steps of the start that were taken, and losses (S,) by name; called after
 each step.
 """
-MIN_SHARE = 1e-3
+MIN_LOG_CONSTANT = 1e-3
 """Smallest c of the log transform; below it the transform is the identity in float32.
 """
 N_POINTS = 512
@@ -75,14 +75,14 @@ class LinearTeacher:
     ----------
     mean, scale : Tensor
         Of the controls.
-    share : Tensor
+    log_constant : Tensor
         c.
     rates : Tensor
     """
 
     mean: Tensor
     scale: Tensor
-    share: Tensor
+    log_constant: Tensor
     rates: Tensor
 
     @classmethod
@@ -99,13 +99,13 @@ class LinearTeacher:
             _fit_rates(*each, n_patterns, seed)
             for each, seed in zip(people, seeds, strict=True)
         ]
-        mean, scale, share, rates = (
+        mean, scale, log_constant, rates = (
             torch.as_tensor(np.stack(part)) for part in zip(*parts, strict=True)
         )
         return cls(
             mean=mean[:, None],
             scale=scale[:, None],
-            share=share[:, None, None],
+            log_constant=log_constant[:, None, None],
             rates=rates,
         )
 
@@ -114,7 +114,7 @@ class LinearTeacher:
         return LinearTeacher(
             mean=self.mean.to(like),
             scale=self.scale.to(like),
-            share=self.share.to(like),
+            log_constant=self.log_constant.to(like),
             rates=self.rates.to(like),
         )
 
@@ -122,15 +122,15 @@ class LinearTeacher:
         """Return the change of controls x (S, B, R) at severities z (S, B, M): (S, B,
         R).
         """
-        size = (x - self.mean + self.scale / self.share).clamp_min(0)
+        size = (x - self.mean + self.scale / self.log_constant).clamp_min(0)
         return size * torch.expm1(torch.bmm(z, self.rates))
 
 
 def _fit_rates(
     controls: FloatArray, patients: FloatArray, n_patterns: int, seed: int
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return mean, scale (R,), share () and rates (M, R) of the contrastive solution of
-    a member's people.
+    """Return mean, scale (R,), log constant () and rates (M, R) of the contrastive
+    solution of a member's people.
 
     The mean severity of patients is 1/2, as that of z.
     """
@@ -144,9 +144,9 @@ def _fit_rates(
         what = f"{n_patterns} patterns cannot be told apart in {len(y)} people"
         raise InputError(f"{what}: ask for fewer, or use start='random'.") from error
     unit, head = 2 * fitted.transform(patients).mean(axis=0), fitted.head_
-    share = max(fitted.share_, MIN_SHARE)
-    rates = fitted.shifts_ * unit[:, None] * head.shift_scale * share
-    return head.control_mean, head.control_scale, np.array(share), rates
+    log_constant = max(fitted.log_constant_, MIN_LOG_CONSTANT)
+    rates = fitted.shifts_ * unit[:, None] * head.shift_scale * log_constant
+    return head.control_mean, head.control_scale, np.array(log_constant), rates
 
 
 def continue_stack(
