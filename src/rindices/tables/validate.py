@@ -167,7 +167,7 @@ class ValidationResult:
     left_out : tuple of str
         Those of the people and sites to leave out that were found.
     blocks : BlockTable or None
-        The table after the search of its blocks.
+        The table after the search of its blocks, if something is suspicious.
     unused : dict
         Columns that are not used, by reason.
     """

@@ -140,12 +140,11 @@ def _measure_distance_to_means(table: BlockTable, spread: FloatArray) -> FloatAr
     ]
     blocks = [block.rows & people for division in table.given for block in division]
     centres += [_average(table, rows) for rows in blocks if rows.sum() > _MIN_BLOCK]
-    distance = np.full(table.n_people, np.inf)
-    for centre in centres:
-        distance = np.minimum(
-            distance, np.sqrt(np.square((table.X - centre) / spread).mean(axis=1))
-        )
-    return distance
+    middle = centres[0]
+    Z, C = (table.X - middle) / spread, (np.array(centres) - middle) / spread
+    squares = np.einsum("ij,ij->i", Z, Z)[:, None] + np.square(C).sum(axis=1)
+    nearest = (squares - 2 * Z @ C.T).min(axis=1) / Z.shape[1]
+    return np.asarray(np.sqrt(np.maximum(nearest, 0.0)))
 
 
 def _average(table: BlockTable, rows: BoolArray) -> FloatArray:

@@ -96,7 +96,8 @@ def report_blocks(
     Returns
     -------
     BlockTable or None
-        The table after the search. None if it cannot be searched.
+        The table after the search. None if it cannot be searched, or nothing is
+        suspicious.
     """
     if parts.groups is not None:
         check_scanner_columns(parts, policy, findings)
@@ -126,7 +127,7 @@ def report_blocks(
     ]
     findings.problems += problems
     _note_untested(table, findings)
-    return table
+    return table if table.suspicions else None
 
 
 def make_problem(
