@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import rindices as ri
+from rindices.learners import outlying_measurements
 from rindices.learners.outlying_measurements import (
     CellComparison,
     _compute_residuals,
@@ -165,3 +166,27 @@ def test_new_people_are_compared_with_the_training_people_in_any_chunk() -> None
         for part in (people[:7], people[7:])
     ]
     np.testing.assert_array_equal(np.concatenate(parts), comparison.is_wrong)
+
+
+def test_wide_tables_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part has the answer that it has alone."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(120, 3)) @ rng.normal(size=(3, 24))
+    values += rng.normal(0, 0.3, values.shape)
+    values[5, 3], values[7, 20] = 40.0, -40.0
+    design, groups = np.ones((120, 1)), np.repeat([0, 1], 60)
+    folds = np.arange(120) % outlying_measurements.N_FOLDS
+
+    def compare(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = outlying_measurements.find_outlying_measurements(
+            part, design, groups, folds
+        )
+        return found.is_wrong, found.expected
+
+    alone = [compare(part) for part in np.hsplit(values, 2)]
+    monkeypatch.setattr(outlying_measurements, "MAX_REGIONS", 12)
+    together = compare(values)
+    for one, both in zip(zip(*alone, strict=True), together, strict=True):
+        np.testing.assert_array_equal(np.hstack(one), both)
+    assert together[0][5, 3]
+    assert together[0][7, 20]

@@ -38,6 +38,10 @@ MAX_SIZE = 50.0
 """Largest size of a value, so that squares of absurd cells stay finite."""
 MAX_WRONG_SHARE = 0.3
 """Share of outlying measurements above which the row of a person has failed."""
+MAX_REGIONS = 1_000
+"""Most regions that are compared with each other: time and memory grow with the third
+and second power of their number. Wider tables are compared in parts.
+"""
 MIN_PEOPLE = 20
 """Fewest people of a group whose cells are compared; smaller groups are compared
 together with the others.
@@ -117,10 +121,13 @@ def find_outlying_measurements(
     predicted = _predict_robustly(
         values[:, columns], np.column_stack([design, np.eye(groups.max() + 1)[groups]])
     )
-    is_wrong[:, columns], adjusted = _compare_people(
-        values[:, columns] - predicted, groups, folds
-    )
-    expected[:, columns] = adjusted + predicted
+    n_parts = -(-len(columns) // MAX_REGIONS)
+    for part in np.array_split(np.arange(len(columns)), n_parts):
+        own = columns[part]
+        is_wrong[:, own], adjusted = _compare_people(
+            values[:, own] - predicted[:, part], groups, folds
+        )
+        expected[:, own] = adjusted + predicted[:, part]
     return CellComparison(is_wrong, expected)
 
 
