@@ -1,8 +1,8 @@
 """Real tables whose labels were exchanged: the test of number, the choice of the start,
 and patterns that are forced.
 
-    python -m benchmarks.null_diffuse tests|forced|start|studies|table [--draws 100]
-        [--data ../shared/data/patients]
+    python -m benchmarks.null_diffuse tests|forced|start|studies|true|table
+        [--draws 100] [--data ../shared/data/patients]
 
 - ``tests``: whether a difference and whether patterns are reported, and p of the first
   test of number, which is made whatever the test of a difference says.
@@ -12,6 +12,7 @@ and patterns that are forced.
 - ``start``: the agreement of halves with the whole-cohort start, whatever the group
   loss of people whom members have not seen says.
 - ``studies``: ``ri.fit(cohort, 2)``, which must end as ``forced`` says.
+- ``true``: ``forced`` with the true labels, one draw.
 
 An AUC is computed in the fifth of the people whom a member has not seen, and averaged
 over the fifths and indices: given who trained the member, labels of the others are
@@ -39,6 +40,7 @@ import rindices as ri
 from benchmarks.patients_null import exchange_labels
 from benchmarks.suites.patients import list_patient_tables
 from rindices.engine.local import LocalEngine
+from rindices.learners.contrastive.whole_cohort_start import CHANCE_LOSS
 from rindices.learners.ensemble import STARTS, Member
 from rindices.learners.prepared_people import PreparedPeople
 from rindices.learners.trajectory.members import (
@@ -46,6 +48,7 @@ from rindices.learners.trajectory.members import (
     fit_trajectory_members,
 )
 from rindices.selection.choose import MIN_STABLE_CONCORDANCE, GridPoint
+from rindices.study.candidates import make_start_record
 from rindices.study.config import DataConfig, ModelConfig, RunConfig, StudyConfig
 from rindices.study.group_tests import run_group_tests
 from rindices.study.store import RunStore
@@ -88,13 +91,14 @@ def force_patterns(cohort: Cohort, seed: int) -> Row:
         choice = training.choose()
     members = training.gathered[GridPoint(N_PATTERNS)][: len(FIRST_SET)]
     halves = [each.evidence[0] for each in members if each.evidence is not None]
-    held_out = members[0].held_out
-    assert held_out is not None
+    held_out = [each.held_out for each in members if each.held_out is not None]
+    start = make_start_record(held_out)
     return {
         "patterns": choice.best is not None,
-        "start": held_out.start,
+        "start": start.taken,
         "halves": float(np.mean(halves)),
         "auc": compute_auc(people.prepare_set(FIRST_SET), members),
+        "losses": [start.contrastive_loss, start.whole_cohort_loss],
     }
 
 
@@ -132,6 +136,7 @@ PARTS: dict[str, Callable[[Cohort, int], Row]] = {
     "forced": force_patterns,
     "start": start_from_whole_cohort,
     "studies": fit_study,
+    "true": force_patterns,
 }
 
 
@@ -199,18 +204,39 @@ def describe_studies(rows: list[Row]) -> list[str]:
     ]
 
 
+def describe_true(rows: dict[str, Row]) -> list[str]:
+    """Return what becomes of two patterns with the true labels of each table."""
+    lines = [
+        "",
+        "Two patterns with the true labels. H: group loss of people whom members have not seen; guessing gives "
+        f"{CHANCE_LOSS:.3f}, and less is better.",
+        "",
+        "| table | start that is taken | H, contrastive start | H, whole-cohort start | halves | AUC | patterns |",
+        "|---" * 7 + "|",
+    ]
+    for key, row in rows.items():
+        losses = " | ".join("" if x is None else f"{x:.3f}" for x in row["losses"])
+        found = "yes" if row["patterns"] else "no"
+        lines.append(
+            f"| {key.split()[1]} | {row['start']} | {losses} | {row['halves']:.2f} | {row['auc']:.2f} | {found} |"
+        )
+    return lines
+
+
 def format_report(rows: dict[str, Row]) -> str:
     """Return the report in markdown."""
     lines = [
         "# Exchanged labels",
-        "`python -m benchmarks.null_diffuse`; psychosis, autism, depression and schizophrenia, as many draws of each.",
+        "`python -m benchmarks.null_diffuse`; psychosis, autism, depression and schizophrenia, with labels",
+        "exchanged within sites, about as many draws of each.",
         "",
     ]
     describers = describe_tests, describe_forced, describe_start, describe_studies
-    for part, describe in zip(PARTS, describers, strict=True):
+    for part, describe in zip(PARTS, describers, strict=False):
         own = [row for key, row in rows.items() if key.startswith(part)]
         lines += describe(own) if own else []
-    return "\n".join([*lines, ""])
+    true = {key: row for key, row in rows.items() if key.startswith("true")}
+    return "\n".join([*lines, *(describe_true(true) if true else []), ""])
 
 
 def main() -> None:
@@ -230,14 +256,15 @@ def main() -> None:
     if options.part in PARTS:
         readers = list_patient_tables(options.data)
         cohorts = {name: readers[name]().cohort for name in TABLES}
-        for number in range(options.draws):
+        is_true = options.part == "true"
+        for number in range(1 if is_true else options.draws):
             for name in TABLES:
                 key = f"{options.part} {name} {number}"
                 if key not in rows:
-                    seed = FIRST_SEED + number
-                    rows[key] = PARTS[options.part](
-                        exchange_labels(cohorts[name], seed), seed
-                    )
+                    seed = number if is_true else FIRST_SEED + number
+                    cohort = cohorts[name]
+                    cohort = cohort if is_true else exchange_labels(cohort, seed)
+                    rows[key] = PARTS[options.part](cohort, seed)
                     options.out.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
     options.out.with_suffix(".md").write_text(format_report(rows), "utf-8")
     print(format_report(rows))
