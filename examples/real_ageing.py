@@ -28,7 +28,7 @@ ages = pd.read_csv(get_folder("ixi") / "demographics.csv").rename(
 # Above: the change of each region at full severity, red for loss. Below: the
 # cross-fitted R-index against age, in bins of as many people each, among those of 60
 # and more and among those under 55.
-figure = plt.figure(figsize=(7.1, 5.2), layout="constrained")
+figure = plt.figure(figsize=(9, 5.6), layout="constrained")
 above, below = figure.subfigures(2, 1, height_ratios=(1, 1.7))
 ri.plot.patterns(model, "r1", ax=above.subplots())
 for group, panel in zip(

@@ -22,6 +22,11 @@ ri.fit(ri.datasets.fetch_abide(), seed=900, workers=1, out=folder)
 
 # %%
 # Areas under the curve with 95 % intervals; every person is judged by members that were
-# not trained on this person.
-ri.plot.subgroups(folder)
+# not trained on this person. Sex 1 is male; the band is the interval of everyone.
+figure, panels = plt.subplots(
+    3, 1, figsize=(6, 7.5), height_ratios=(2, 3, 16), sharex=True, layout="constrained"
+)
+for variable, panel in zip(("sex", "age", "site"), panels, strict=True):
+    ri.plot.subgroups(folder, variable, ax=panel)
+    panel.set_ylabel(variable)
 plt.show()

@@ -28,7 +28,7 @@ model = ri.fit(cohort, seed=900, workers=1)
 table = pd.read_csv(get_folder("csf") / "ad_data.csv").rename(
     columns={"rownames": "participant_id", "tau": "log tau"}
 )
-figure, (left, right) = plt.subplots(1, 2, figsize=(7.1, 2.6), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 ri.plot.severities(model, ax=left)
 ri.plot.scatter(model, table, "log tau", ax=right)
 plt.show()

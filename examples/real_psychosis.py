@@ -58,7 +58,7 @@ both.groupby("group").corr("spearman")
 # %%
 # Left: the mean change since the first visit with its 95 % interval, and the smallest
 # change of a single person that is no retest error. Right: the change per year.
-figure, (left, right) = plt.subplots(1, 2, figsize=(7.1, 2.6), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 ri.plot.visits(change, ax=left)
 ri.plot.change(change, ax=right)
 plt.show()
