@@ -29,7 +29,7 @@ def test_json_has_the_needs_and_the_card(path: Path) -> None:
     assert [coding["name"] for coding in shown["covariates"]] == list(model.covariates)
     assert shown["units"] == model.card.unit
     assert "unit" not in shown
-    rest = {key: value for key, value in model.card.items() if key != "unit"}
+    rest = {key: value for key, value in model.card.to_dict().items() if key != "unit"}
     assert {key: shown[key] for key in rest} == rest
     assert list(rest) != sorted(rest)
     assert list(shown)[-len(rest) :] == sorted(rest)  # in the order of the file

@@ -192,7 +192,7 @@ def test_exchanged_regions_are_named(model: ri.FittedModel, people: Cohort) -> N
 def test_ages_out_of_range_are_novel(
     model: ri.FittedModel, people: Cohort, end: int, years: float
 ) -> None:
-    age = model.card["covariate_ranges"]["age"][end] + years
+    age = model.card.covariate_ranges["age"][end] + years
     table, problems, _ = model.assess(
         replace(people, covariates=people.covariates.assign(age=age))
     )

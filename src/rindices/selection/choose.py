@@ -451,8 +451,8 @@ def _conclude(
 
 
 def _list_unrivalled(evaluated: Mapping[int, _Evaluated]) -> list[int]:
-    """Return the stable candidates that do not agree less than one with fewer patterns
-    by `CONCORDANCE_MARGIN`.
+    """Return the stable candidates whose agreement is at most `CONCORDANCE_MARGIN`
+    below that of one with fewer patterns.
     """
     stable = {k: each for k, each in evaluated.items() if each.evaluation.stable}
     return [

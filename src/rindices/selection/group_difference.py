@@ -274,8 +274,8 @@ def compute_metric(correlation: FloatArray) -> FloatArray:
 
 
 def _compute_excess_variance(scores: FloatArray, labels: BoolArray) -> FloatArray:
-    """Return the largest variance (B,) by which patients exceed controls about their
-    own means, in any direction.
+    """Return the largest excess (B,) of the variance of patients over that of controls,
+    each about its own mean, in any direction.
 
     Only the smaller group is summed under each row of labels (B, N); the other one is
     the rest of everyone (N, K).

@@ -700,7 +700,7 @@ METHODS: dict[str, StudyMethod] = {
 
 
 def get_study_method(name: str) -> StudyMethod:
-    """Return the method of a name; an unknown one is an error that suggests another."""
+    """Return the method with this name, or suggest another name in an error."""
     if name not in METHODS:
         raise StudyError(
             f"there is no method '{name}': {did_you_mean(name, list(METHODS))}"

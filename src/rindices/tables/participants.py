@@ -234,8 +234,8 @@ def _note_unused_participants(
 def _warn_contradictions(
     table: Table, columns: pd.DataFrame, joined: pd.DataFrame, findings: Findings
 ) -> None:
-    """Warn of ages, sexes, groups and sites that differ between the tables: they may be
-    of other people.
+    """Warn of ages, sexes, groups and sites that differ between the tables: their rows
+    may belong to different people.
     """
     usual = (
         *column_names.AGE_SEX_NAMES,
