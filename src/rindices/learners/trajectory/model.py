@@ -168,7 +168,7 @@ def make_trajectory_head(
         "precision": model.precision,
     }
     if model.interaction is None:
-        head = TrajectoryHead(**arrays)
+        head = TrajectoryHead.from_arrays(arrays)
     else:
-        head = InteractingHead(**arrays, interaction=model.interaction)
+        head = InteractingHead.from_arrays(arrays | {"interaction": model.interaction})
     return head, head.compute_curves(np.array(SEVERITY_LEVELS))
