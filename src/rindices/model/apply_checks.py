@@ -161,17 +161,19 @@ def check_scale(values: FloatArray, regions: Sequence[str], unit: str = "") -> N
         Unit that the model was trained on. Raises ModelError.
     """
     limit = _MAX_MEDIAN_SHIFT * CONTROL_SD
-    # a median is far only if half of the values are; counting is faster
-    n_near, n_far = np.zeros((2, values.shape[1]), dtype=np.intp)
-    for block in split_blocks(values):
-        size = np.abs(block - CONTROL_MEAN)
-        n_near += np.count_nonzero(size <= limit, axis=0)
-        n_far += np.count_nonzero(size > limit, axis=0)
-    suspects = np.flatnonzero((n_far > 0) & (n_far >= n_near))
-    shift = np.zeros(values.shape[1])
-    shift[suspects] = (
-        np.abs(np.nanmedian(values[:, suspects], axis=0) - CONTROL_MEAN) / CONTROL_SD
+    # a median is far only where a value is
+    highest, lowest = (
+        reduced.reduce(values, axis=0, initial=CONTROL_MEAN)
+        for reduced in (np.fmax, np.fmin)
     )
+    is_near = (highest <= CONTROL_MEAN + limit) & (lowest >= CONTROL_MEAN - limit)
+    suspects = np.flatnonzero(~is_near)
+    shift = np.zeros(values.shape[1])
+    # a region that nobody has counts as that of controls
+    suspects = suspects[~np.isnan(values[:, suspects]).all(axis=0)]
+    if suspects.size:
+        medians = np.nanmedian(values[:, suspects], axis=0)
+        shift[suspects] = np.abs(medians - CONTROL_MEAN) / CONTROL_SD
     shifted = np.flatnonzero(shift > _MAX_MEDIAN_SHIFT)
     if shifted.size:
         nouns = get_nouns(unit)
@@ -199,21 +201,20 @@ def note_training_people(
     mean, sd : (R,)
         Of the prepared training people.
     """
-    n_cells, centre, products = _sum_products(values)
+    n_cells, centre = _average_finite(values)
     is_compared = n_cells >= _MIN_COMPARED
     if not is_compared.any():
         return []
     n_cells, sd = n_cells[is_compared], sd[is_compared]
     squares = n_cells * np.square((centre - mean)[is_compared] / sd)
-    products = products[np.ix_(is_compared, is_compared)]
+    # with fewer degrees of freedom than regions, averages are less surprisingly near
+    if not _is_too_near(squares, float(len(squares))):
+        return []
+    products = _sum_products(values, centre)[np.ix_(is_compared, is_compared)]
     own_sd = np.maximum(np.sqrt(np.diag(products) / n_cells), 1e-12 * sd)
     products /= np.outer(own_sd, own_sd)
     freedom = np.trace(products) ** 2 / max(float(np.square(products).sum()), 1e-12)
-    spread = 2.0 / (
-        9.0 * freedom
-    )  # the cube root of chi-square is nearly normal (Wilson and Hilferty 1931)
-    z_score = (np.cbrt(squares.mean()) - (1.0 - spread)) / np.sqrt(spread)
-    if NormalDist().cdf(float(z_score)) > _OWN_TABLE_CHANCE:
+    if not _is_too_near(squares, freedom):
         return []
     what = (
         "the averages of these people are those of the people whom the model was fitted to, so this is probably their "
@@ -231,23 +232,41 @@ def note_training_people(
     ]
 
 
-def _sum_products(values: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return the number (R,) of finite cells of people (N, R), their mean (R,), and the
-    products (R, R) of what is left of them; cells that are not finite count as the
-    mean.
+def _is_too_near(squares: FloatArray, freedom: float) -> bool:
+    """Return whether the mean of squares (R,) is lower than by chance, as chi-square
+    with these degrees of freedom.
     """
+    # the cube root of chi-square is nearly normal (Wilson and Hilferty 1931)
+    spread = 2.0 / (9.0 * freedom)
+    z_score = (np.cbrt(squares.mean()) - (1.0 - spread)) / np.sqrt(spread)
+    return NormalDist().cdf(float(z_score)) <= _OWN_TABLE_CHANCE
+
+
+def _average_finite(values: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the number (R,) of finite cells of people (N, R), and their mean (R,)."""
     n_cells, total = np.zeros((2, values.shape[1]))
     for block in split_blocks(values):
-        is_finite = np.isfinite(block)
-        n_cells += np.count_nonzero(is_finite, axis=0)
-        total += np.where(is_finite, block, 0.0).sum(axis=0)
-    centre = total / np.maximum(n_cells, 1)
-    products = np.zeros((values.shape[1],) * 2)
+        sums = block.sum(axis=0)
+        if np.isfinite(sums).all():
+            n_cells += len(block)
+            total += sums
+        else:
+            is_finite = np.isfinite(block)
+            n_cells += np.count_nonzero(is_finite, axis=0)
+            total += np.where(is_finite, block, 0.0).sum(axis=0)
+    return n_cells.astype(np.intp), total / np.maximum(n_cells, 1)
+
+
+def _sum_products(values: FloatArray, centre: FloatArray) -> FloatArray:
+    """Return the products (R, R) of deviations of people (N, R) from their mean, which
+    stands for cells that are not finite.
+    """
+    products = np.zeros((len(centre), len(centre)))
     for block in split_blocks(values):
         deviations = np.subtract(block, centre, order="F")
         deviations[~np.isfinite(deviations)] = 0.0
         products += deviations.T @ deviations
-    return n_cells.astype(np.intp), centre, products
+    return products
 
 
 def relate_to_novel(

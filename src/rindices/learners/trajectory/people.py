@@ -46,25 +46,27 @@ class ShiftedPeople:
             self.rows |= {
                 name: half.seen for name, half in zip(HALVES, halves, strict=True)
             }
-        rows = self.rows["seen"]
+        self._completed: dict[str, FloatArray] = {}
         self.head: ContrastiveHead = initialise_contrastive_head(
-            self._complete(rows)[rows], self.y[rows] == 1, n_patterns, straighten=True
+            self._complete("seen"),
+            self.y[self.rows["seen"]] == 1,
+            n_patterns,
+            straighten=True,
         )
         self.shifts = self.head.prepare(people.X)
         self.visits = prepare_visit_shifts(people, self.head)
         self._moments: dict[str, tuple[GroupMoments, FloatArray]] = {}
 
-    def _complete(self, rows: IntArray) -> FloatArray:
-        """Return everyone (N, R), with the missing cells of some rows drawn from what
-        these people tell.
+    def _complete(self, part: str) -> FloatArray:
+        """Return the people of a part (N, R), with missing cells drawn from what these
+        people tell.
         """
-        if not np.isnan(self.values[rows]).any():
-            return self.values
-        completed = self.values.copy()
-        completed[rows] = complete_people(
-            self.values[rows], self.y[rows], np.random.default_rng(0)
-        )
-        return completed
+        if part not in self._completed:
+            rows = self.rows[part]
+            self._completed[part] = complete_people(
+                self.values[rows], self.y[rows], np.random.default_rng(0)
+            )
+        return self._completed[part]
 
     def select(self, part: str, label: int) -> FloatArray:
         """Return the shifts (N, R) of the people of a group among a part."""
@@ -90,7 +92,9 @@ class ShiftedPeople:
     def _summarise(self, part: str) -> tuple[GroupMoments, FloatArray]:
         if part not in self._moments:
             rows = self.rows[part]
-            people = self.head.prepare(self._complete(rows)[rows])
+            people = self.head.prepare(self._complete(part))
+            # they are not needed again
+            del self._completed[part]
             controls, patients = (people[self.y[rows] == label] for label in (0, 1))
             target = ReferenceTarget.choose(controls, self.reference)
             self._moments[part] = (
