@@ -150,6 +150,15 @@ class MissingRegions:
         """Number of people (J,) in each group."""
         return np.bincount(self.group, minlength=len(self.missing)).astype(float)
 
+    def find_rows(self) -> slice | IntArray:
+        """Return the rows of the people, as a slice where they follow each other
+        (`order_by_missing_cells`): it takes no copy.
+        """
+        first, number = int(self.rows[0]), len(self.rows)
+        if np.array_equal(self.rows, np.arange(first, first + number)):
+            return slice(first, first + number)
+        return self.rows
+
     def sum_by_group(self, people: FloatArray) -> FloatArray:
         """Return the sum over the people of each group: (N, ...) -> (J, ...)."""
         ends = np.searchsorted(self.group, np.arange(1, len(self.missing) + 1)).tolist()
@@ -247,7 +256,19 @@ def iterate_missing_regions(
         yield MissingRegions.compute(batch, precision)
 
 
-@lru_cache(maxsize=16)
+def order_by_missing_cells(values: FloatArray) -> FloatArray:
+    """Return people (N, R) of whom each lacks a cell, in the order in which
+    `iterate_missing_regions` takes them.
+    """
+    batches = _make_batches(
+        np.packbits(np.isnan(values), axis=1).tobytes(), *values.shape
+    )
+    return values[
+        np.concatenate([np.zeros(0, np.intp), *(each.rows for each in batches)])
+    ]
+
+
+@lru_cache(maxsize=64)
 def _make_batches(packed_mask: bytes, n_people: int, n_regions: int) -> list[_Batch]:
     """Return the groups of a mask of missing cells, in batches; the iterations of a fit
     ask for the same few masks.

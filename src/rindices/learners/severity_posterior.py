@@ -23,6 +23,7 @@ N_STEPS = 5
 """K, the number of equal steps of z in which a curve may change its direction."""
 _LEVELS_BY_PATTERNS = {1: 60, 2: 21, 3: 11, 4: 8, 5: 6}
 _MIN_GROUP = 16  # mean number of people of a group, for a grid of its own
+_CACHED_CELLS = 60_000  # of people and points, of which the cache holds a few copies
 _MAX_PEOPLE = 2_000  # whose densities are in memory at once
 # a smaller sum of products has lost digits; such people are summed point by point
 _MIN_TOTAL = 1e-200
@@ -433,10 +434,39 @@ def compute_group_means(
         )
         offsets = compute_offsets(grams[own[0] : own[-1] + 1], prior, products)
         means.append(
-            compute_point_probabilities(part @ basis.T + offsets[own - own[0]])[0]
-            @ points
+            compute_group_probabilities(part, own - own[0], offsets, basis)[0] @ points
         )
     return np.concatenate(means)
+
+
+def compute_group_probabilities(
+    numbers: FloatArray, group: IntArray, offsets: FloatArray, basis: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the probability of each point (N, G) for people in J groups, each with a
+    model of its own, and the log of their mean before normalisation (N,).
+
+    A few people at a time, whose densities stay in the cache.
+
+    Parameters
+    ----------
+    numbers : ndarray of shape (N, M * K)
+        See `SeverityPosterior.compute_means`.
+    group : ndarray of shape (N,)
+        Group of each person.
+    offsets : ndarray of shape (J, G)
+        See `SeverityPosterior`.
+    basis : ndarray of shape (G, M * K)
+    """
+    probabilities = np.empty((len(numbers), len(basis)))
+    log_means = np.empty(len(numbers))
+    size = max(1, _CACHED_CELLS // len(basis))
+    for start in range(0, len(numbers), size):
+        part = slice(start, start + size)
+        density = probabilities[part]
+        np.matmul(numbers[part], basis.T, out=density)
+        density += offsets[group[part]]
+        log_means[part] = compute_point_probabilities(density)[1]
+    return probabilities, log_means
 
 
 def compute_offsets(

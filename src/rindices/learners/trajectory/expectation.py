@@ -25,14 +25,15 @@ from rindices.learners.missing_cells import (
     fill_missing_cells,
     find_complete_rows,
     iterate_missing_regions,
+    order_by_missing_cells,
 )
 from rindices.learners.people_source import PeopleSet, Question
 from rindices.learners.severity_posterior import (
     PosteriorSummary,
     SeverityPosterior,
+    compute_group_probabilities,
     compute_log_copula,
     compute_offsets,
-    compute_point_probabilities,
     make_normal_points,
 )
 from rindices.learners.trajectory.model import TrajectoryModel
@@ -110,7 +111,8 @@ class PatientSums:
         if is_complete.all():
             return cls._compute_complete(patients, model, scatter)
         sums = cls._compute_complete(patients[is_complete], model)
-        for part in _split_into_chunks(patients[~is_complete], len(model.functions)):
+        incomplete = order_by_missing_cells(patients[~is_complete])
+        for part in _split_into_chunks(incomplete, len(model.functions)):
             sums = sums.add(cls._compute_incomplete(part, model))
         return sums
 
@@ -188,8 +190,9 @@ class PatientSums:
                 :, :, 0
             ] + regions.expect_people(lost)
             regions.set_missing(filled, cells)
+            rows = regions.find_rows()
             spread = _compute_second_moments(
-                regions.sum_by_group(probabilities[regions.rows]), model
+                regions.sum_by_group(probabilities[rows]), model
             )
             spread -= regions.sum_products(own, expected[regions.rows])
             carried = slopes @ spread
@@ -304,12 +307,12 @@ class _MeasuredRegions:
         """Return the probability of each point (N, G), and the log-likelihood relative
         to a control (N,).
         """
-        basis = model.point_basis
-        density = self.numbers @ basis.T
-        density += compute_offsets(
+        offsets = compute_offsets(
             self.grams, compute_log_copula(model.correlation), model.basis_products
-        )[self.group]
-        return compute_point_probabilities(density)
+        )
+        return compute_group_probabilities(
+            self.numbers, self.group, offsets, model.point_basis
+        )
 
 
 def compute_log_likelihood(patients: FloatArray, model: TrajectoryModel) -> FloatArray:

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from rindices._typing import FloatArray, IntArray
+from rindices._typing import FloatArray
 from rindices.learners.contrastive.estimator import initialise_contrastive_head
 from rindices.learners.contrastive.linear_start import GroupMoments
 from rindices.learners.inference import ContrastiveHead
