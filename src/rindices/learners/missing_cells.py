@@ -263,9 +263,8 @@ def order_by_missing_cells(values: FloatArray) -> FloatArray:
     batches = _make_batches(
         np.packbits(np.isnan(values), axis=1).tobytes(), *values.shape
     )
-    return values[
-        np.concatenate([np.zeros(0, np.intp), *(each.rows for each in batches)])
-    ]
+    order = np.concatenate([np.zeros(0, np.intp), *(each.rows for each in batches)])
+    return np.asarray(values[order])
 
 
 @lru_cache(maxsize=64)

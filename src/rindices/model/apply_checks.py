@@ -206,7 +206,7 @@ def note_training_people(
     if not is_compared.any():
         return []
     n_cells, sd = n_cells[is_compared], sd[is_compared]
-    squares: FloatArray = n_cells * np.square((centre - mean)[is_compared] / sd)
+    squares = np.asarray(n_cells * np.square((centre - mean)[is_compared] / sd), float)
     # with fewer degrees of freedom than regions, averages are less surprisingly near
     if not _is_too_near(squares, float(len(squares))):
         return []

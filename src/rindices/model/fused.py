@@ -30,9 +30,9 @@ from rindices.preprocess.standardise import CONTROL_MEAN, CONTROL_SD
 _MAX_CONDITION = 1e5
 """Condition of the precision above which a distance from one product has lost digits.
 """
-_SAME_COLUMN = 1e-14
-"""Relative difference of columns of weights that count as one: the steps of a
-proportional pattern are equal.
+_SAME_ROW = 1e-13
+"""Relative difference up to which a row of weights is a multiple of the one before: the
+steps of a proportional pattern are.
 """
 
 
@@ -86,7 +86,8 @@ class FusedMembers:
         Of the standardised regions, the design and 1. The last R rows are residuals; a
         model without distances has none.
     columns : ndarray of shape (S * K,)
-        Which of the T numbers each number of a member is.
+        Which of the T numbers each number of a member is a multiple of.
+    factors : ndarray of shape (S * K,)
     screen : CellScreen or None
         None in a model without distances.
     """
@@ -97,6 +98,7 @@ class FusedMembers:
     effect: FloatArray
     weights: FloatArray
     columns: IntArray
+    factors: FloatArray
     screen: CellScreen | None
 
     @classmethod
@@ -120,7 +122,7 @@ class FusedMembers:
                 _project(head, pipelines[k % len(pipelines)], model.preprocessing, base)
                 for k, head in enumerate(heads)
             ]
-        weights, columns = _join_equal_rows(np.concatenate(parts))
+        weights, columns, factors = _join_proportional_rows(np.concatenate(parts))
         if screen is not None:
             n_columns = base.effect.shape[1]
             residuals = np.pad(screen.partial, ((0, 0), (0, n_columns)))
@@ -134,6 +136,7 @@ class FusedMembers:
             effect=base.effect,
             weights=weights,
             columns=columns,
+            factors=factors,
             screen=screen,
         )
 
@@ -166,7 +169,7 @@ class FusedMembers:
         """Return R-indices (S, M, B) of the different numbers (T, B)."""
         n_members, n_numbers = len(self.heads), len(self.columns) // len(self.heads)
         shape = (n_members, n_numbers, numbers.shape[1])
-        by_member = numbers[self.columns].reshape(shape)
+        by_member = (numbers[self.columns] * self.factors[:, None]).reshape(shape)
         curved = [head for head in self.heads if isinstance(head, TrajectoryHead)]
         if not curved:  # R-indices of contrastive heads are their numbers
             return by_member
@@ -227,16 +230,22 @@ def _project(
     )
 
 
-def _join_equal_rows(rows: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Return the different ones of rows (S * K, ...), where neighbours may be equal,
-    and which of them each is.
+def _join_proportional_rows(
+    rows: FloatArray,
+) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Return the rows (T, ...) of which neighbours are no multiples, of rows (S * K,
+    ...); which of them each is a multiple of, and the factors.
     """
-    size = np.abs(rows).max(axis=1, keepdims=True)
-    change = np.abs(np.diff(rows, axis=0)) > _SAME_COLUMN * np.maximum(
-        size[1:], size[:-1]
-    )
-    is_new = np.concatenate([[True], change.any(axis=1)])
-    return rows[is_new], np.cumsum(is_new) - 1
+    kept, columns, factors = [rows[0]], [0], [1.0]
+    for row in rows[1:]:
+        size = float(kept[-1] @ kept[-1])
+        factor = float(row @ kept[-1]) / size if size > 0 else 0.0
+        if not np.abs(row - factor * kept[-1]).max() <= _SAME_ROW * np.abs(row).max():
+            kept.append(row)
+            factor = 1.0
+        columns.append(len(kept) - 1)
+        factors.append(factor)
+    return np.stack(kept), np.array(columns), np.array(factors)
 
 
 def order_members(members: FloatArray, orders: Sequence[Sequence[int]]) -> FloatArray:
