@@ -82,6 +82,7 @@ def prepare(folder: Path) -> None:
     volumes, covariates = load_reference().draw(LARGE, np.random.default_rng(7))
     volumes.to_parquet(folder / "volumes.parquet")
     covariates.to_parquet(folder / "covariates.parquet")
+    write_tables(folder)
 
 
 def make_people(folder: Path, number: int) -> Any:
@@ -124,6 +125,86 @@ def multiply(folder: Path) -> float:
     return read_seconds() - start
 
 
+def write_tables(folder: Path) -> None:
+    """Write people as parquet and CSV files, and a few of them for the time that a
+    command takes to start.
+    """
+    frames = [
+        pd.read_parquet(folder / f"{name}.parquet")
+        for name in ("covariates", "volumes")
+    ]
+    people = pd.concat(frames, axis=1)
+    volumes = dict.fromkeys(frames[1], np.float32)
+    people = people.astype({**volumes, "sex": object})
+    people.insert(0, "participant_id", [f"sub-{k:07d}" for k in range(LARGE)])
+    for name, number in (("few", 1_000), ("many", LARGE)):
+        (folder / name).mkdir(exist_ok=True)
+        path = folder / name / "people.parquet"
+        people[:number].to_parquet(path, row_group_size=50_000)
+    people[:1_000].to_csv(folder / "few.csv", index=False)
+    people[:SMALL].to_csv(folder / "many.csv", index=False)
+
+
+def apply_files(few: str, many: str) -> Callable[[Path], float]:
+    """Return the work of ``rindices apply`` to files, less that for few people."""
+
+    def time_command(folder: Path, table: str) -> float:
+        code = "from rindices.cli.main import run; run()"
+        with tempfile.TemporaryDirectory() as out:
+            results = Path(out) / ("out.csv" if table.endswith("csv") else "out")
+            model, source = folder / "proportional.safetensors", folder / table
+            options = ["apply", str(model), str(source), "--out", str(results)]
+            start = read_seconds()
+            subprocess.run(
+                [sys.executable, "-c", code, *options, "--workers", "1"],
+                check=True,
+                capture_output=True,
+            )
+            return read_seconds() - start
+
+    return lambda folder: time_command(folder, many) - time_command(folder, few)
+
+
+def loop_over_parquet(folder: Path) -> float:
+    """Read, multiply by a matrix as large as the model's, write: `apply_scale`."""
+    from benchmarks.apply_scale import run_bare
+
+    with tempfile.TemporaryDirectory() as out:
+        start = read_seconds()
+        run_bare([folder / "many" / "people.parquet"], Path(out) / "out")
+        return read_seconds() - start
+
+
+def copy_csv(folder: Path) -> float:
+    """Read the CSV file, and write columns as many as those of the results."""
+    with tempfile.TemporaryDirectory() as out:
+        start = read_seconds()
+        table = pd.read_csv(folder / "many.csv")
+        table.iloc[:, :15].to_csv(Path(out) / "out.csv", index=False)
+        return read_seconds() - start
+
+
+def fit_members(is_complete: bool) -> Callable[[Path], float]:
+    """Return the work of the learner, with all cells or without a tenth of them."""
+
+    def work(folder: Path) -> float:
+        import rindices as ri
+        from rindices.preprocess.pipeline import Preprocessing
+
+        cohort = ri.simulate_cohort("basic", seed=0).cohort
+        values = Preprocessing.fit(cohort).transform(cohort)
+        if not is_complete:
+            rng = np.random.default_rng(0)
+            sets = rng.random((MISSING_SETS, values.shape[1])) < MISSING_SHARE
+            values[sets[rng.integers(MISSING_SETS, size=len(values))]] = np.nan
+        learner = ri.DiseaseTrajectories(PATTERNS, random_state=0)
+        start = read_seconds()
+        learner.fit(values, cohort.is_patient)
+        return read_seconds() - start
+
+    return work
+
+
 ROWS = {
     f"apply {shape} {number}": Row(
         text=f"`apply` in memory, {shape} patterns, {number:,} people",
@@ -139,6 +220,39 @@ ROWS = {
         work=multiply,
         people=LARGE,
         has_before=False,
+    ),
+    "apply parquet": Row(
+        text=f"`rindices apply`, parquet to parquet, {LARGE:,} people",
+        work=apply_files("few", "many"),
+        people=LARGE,
+        compared_with="bare parquet",
+    ),
+    "bare parquet": Row(
+        text="bare loop: read, multiply by a matrix as large as the model's, write",
+        work=loop_over_parquet,
+        people=LARGE,
+        has_before=False,
+    ),
+    "apply csv": Row(
+        text=f"`rindices apply`, CSV to CSV, {SMALL:,} people",
+        work=apply_files("few.csv", "many.csv"),
+        people=SMALL,
+        compared_with="pandas csv",
+    ),
+    "pandas csv": Row(
+        text="pandas reads the CSV file and writes a table as large as the results",
+        work=copy_csv,
+        people=SMALL,
+        has_before=False,
+    ),
+    "missing cells": Row(
+        text=f"`DiseaseTrajectories` with {MISSING_SHARE:.0%} of cells missing in {MISSING_SETS} patterns",
+        work=fit_members(is_complete=False),
+        compared_with="complete",
+    ),
+    "complete": Row(
+        text="`DiseaseTrajectories` with all cells, 1,392 people, five members",
+        work=fit_members(is_complete=True),
     ),
 }
 
