@@ -75,6 +75,16 @@ def test_products_of_factors_against_sums_over_all_points(n_patterns: int) -> No
     )
 
 
+@pytest.mark.parametrize("n_patterns", [1, 2, 3])
+def test_no_people_have_no_means(n_patterns: int) -> None:
+    steps = np.random.default_rng(1).normal(-0.5, 0.4, (n_patterns, 5, 12))
+    posterior = SeverityPosterior.build(
+        steps, steps.reshape(-1, 12).T, np.eye(n_patterns)
+    )
+    means = posterior.compute_means(np.zeros((0, n_patterns * 5)))
+    assert means.shape == (0, n_patterns)
+
+
 def test_interacting_patterns_are_summed_point_by_point() -> None:
     rng = np.random.default_rng(3)
     steps, people = rng.normal(-0.5, 0.4, (2, 5, 12)), rng.normal(-2, 2, (40, 12))

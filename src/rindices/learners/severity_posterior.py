@@ -629,10 +629,11 @@ def _multiply_others(factors: FloatArray) -> FloatArray:
     """Return the product (P, N) of the factors (M, L, N) of all patterns but the
     last.
     """
-    others = np.ones((1, factors.shape[2]))
+    _, n_levels, n_people = factors.shape
+    others = np.ones((1, n_people))
     for k, factor in enumerate(factors[:-1]):
         product = factor if not k else others[:, None] * factor
-        others = product.reshape(-1, factors.shape[2])
+        others = product.reshape(n_levels ** (k + 1), n_people)
     return others
 
 
