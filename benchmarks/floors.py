@@ -5,7 +5,7 @@
 
 Each row is one piece of work, which a process of its own does with the code of this
 commit and then with the earlier code (``rindices`` alone; this script drives both), in
-turns. Seconds are user and system time of one thread, medians of three; a ratio is this
+turns. Seconds are user and system time of one thread, medians; a ratio is this
 commit over the earlier one. Load of other programs changes both sides of a ratio, not
 the ratio. Rows of bare loops have no earlier code: they are what ``apply`` is compared
 with. Writes ``results/floors.json`` and ``.md``; rows that are not named keep their
@@ -275,18 +275,24 @@ def run_in_process(name: str, folder: Path, root: Path) -> float:
     return float(done.stdout.split()[-1])
 
 
-def measure(name: str, folder: Path, before: Path) -> dict[str, float]:
+def measure(name: str, folder: Path, before: Path, turns: int) -> dict[str, float]:
     """Return the seconds of a row on both sides, medians over turns."""
     sides = {"now": ROOT} | ({"before": before} if ROWS[name].has_before else {})
     seconds: dict[str, list[float]] = {side: [] for side in sides}
-    for _ in range(N_TURNS):
+    for _ in range(turns):
         for side, root in sides.items():
             seconds[side].append(run_in_process(name, folder, root))
     result = {side: median(values) for side, values in seconds.items()}
+    result["turns"] = turns
     if "before" in result:
         result["ratio"] = result["now"] / result["before"]
     print(name, {key: round(value, 3) for key, value in result.items()}, flush=True)
     return result
+
+
+def read_measured() -> dict[str, Any]:
+    """Return what is measured so far."""
+    return json.loads(OUT.read_text("utf-8")) if OUT.exists() else {"rows": {}}
 
 
 def format_row(name: str, results: dict[str, dict[str, float]]) -> str:
@@ -302,7 +308,8 @@ def format_row(name: str, results: dict[str, dict[str, float]]) -> str:
         other = ROWS[row.compared_with]
         floor = results[row.compared_with]["now"] / max(other.people, 1)
         multiple = f"{own['now'] / max(row.people, 1) / floor:.1f}"
-    return f"| {row.text} | {' | '.join(cells)} | {ratio} | {multiple} |"
+    turns = f"{own['turns']:.0f}"
+    return f"| {row.text} | {' | '.join(cells)} | {ratio} | {multiple} | {turns} |"
 
 
 def format_page(measured: dict[str, Any]) -> str:
@@ -311,12 +318,12 @@ def format_page(measured: dict[str, Any]) -> str:
         "# Cost near its floor",
         "`python -m benchmarks.floors --before FOLDER`, with a worktree of commit a673d7a in FOLDER.",
         "",
-        "Processor seconds (user and system) of one thread, medians of three processes a side, in turns. A ratio is",
+        "Processor seconds (user and system) of one thread, medians over processes of each side in turns. A ratio is",
         "this commit over the earlier one. Multiples are of the row that says what the work is compared with: the",
         "matrix product for `apply` in memory, the complete study for missing cells.",
         "",
-        "| work | a673d7a | now | ratio | multiple |",
-        "|---|---|---|---|---|",
+        "| work | a673d7a | now | ratio | multiple | turns |",
+        "|---|---|---|---|---|---|",
     ]
     results = measured["rows"]
     return "\n".join(
@@ -330,6 +337,7 @@ def main() -> None:
     parser.add_argument("--before", type=Path)
     parser.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--turns", type=int, default=N_TURNS)
     steps = ["prepare", *ROWS]
     parser.add_argument("--work", choices=steps, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -347,9 +355,11 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "covariates.parquet").exists():
         run_in_process("prepare", folder, arguments.before)
-    measured = json.loads(OUT.read_text("utf-8")) if OUT.exists() else {"rows": {}}
     for name in arguments.rows:
-        measured["rows"][name] = measure(name, folder, arguments.before)
+        row = measure(name, folder, arguments.before, arguments.turns)
+        # other rows may have been measured meanwhile
+        measured = read_measured()
+        measured["rows"][name] = row
         OUT.write_text(json.dumps(measured, indent=1) + "\n", "utf-8")
         OUT.with_suffix(".md").write_text(format_page(measured), "utf-8")
 
