@@ -8,6 +8,7 @@ configuration names certificates (``distributed.comm.tls``).
 
 import logging
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -175,7 +176,7 @@ class DaskEngine:
                         silence_logs=logging.CRITICAL,
                     )
                 )
-            client = stack.enter_context(connect_client(cluster, on_message))
+            client = stack.enter_context(connect_client(cluster, on_message, True))
             leave_gracefully(client)
             hint = f"; a worker that needs more than {limit / 1e9:.1f} GB is ended: give fewer --workers"
             yield DaskPool(client, lambda: cluster.scale(n_workers), hint)
@@ -216,8 +217,12 @@ def explain_start() -> Iterator[None]:
 
 
 @contextmanager
-def connect_client(address: Any, on_message: MessageCallback) -> Iterator[Any]:
-    """Yield a client of a cluster, or of the scheduler at an address."""
+def connect_client(
+    address: Any, on_message: MessageCallback, is_own: bool = False
+) -> Iterator[Any]:
+    """Yield a client of a cluster, or of the scheduler at an address; the dashboard of
+    a scheduler of our own is for this machine alone.
+    """
     from distributed import Client
 
     # lost workers and schedulers are reported by `run`; each logger has its own level
@@ -233,7 +238,9 @@ def connect_client(address: Any, on_message: MessageCallback) -> Iterator[Any]:
         what = f"{address} needs certificates: name them in Dask's configuration (distributed.comm.tls)."
         raise StudyError(what) from error
     with client:
-        on_message(f"dashboard: {client.dashboard_link}")
+        link = str(client.dashboard_link)
+        here = f"//{_LOOPBACK.partition(':')[0]}:"
+        on_message(f"dashboard: {re.sub('//[^/]*:', here, link) if is_own else link}")
         yield client
 
 
@@ -325,7 +332,7 @@ class QueueEngine:
             on_message(
                 f"{self.system}: {n_jobs} jobs of {self.queue.cores} workers; their output is in {logs}"
             )
-            client = stack.enter_context(connect_client(cluster, on_message))
+            client = stack.enter_context(connect_client(cluster, on_message, True))
             leave_gracefully(client)
             hint = f"; look into {logs}"
             pool = DaskPool(client, lambda: cluster.scale(jobs=n_jobs), hint)
