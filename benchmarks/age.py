@@ -246,8 +246,9 @@ def main() -> None:
     parser.add_argument("--cohorts", type=int, default=3, help="of each task")
     options = parser.parse_args()
     path = OUT.with_suffix(".json")
-    content: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    content.setdefault("healthy", [])
+    content: dict[str, Any] = {"bent": [], "straight": [], "tasks": {}, "healthy": []}
+    if path.is_file():
+        content = json.loads(path.read_text("utf-8"))
     if not content["tasks"]:
         content["task_cohorts"] = options.cohorts
         content["tasks"] = list_bent_tasks(options.cohorts)
@@ -257,7 +258,6 @@ def main() -> None:
         if (gap, seed) not in done:
             content[key].append(take())
             path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-            OUT.with_suffix(".md").write_text(summarise(content), "utf-8")
 
     for seed in range(FIRST_SEED, FIRST_SEED + options.healthy):
         add("healthy", HEALTHY_GAP, seed, partial(detect, HEALTHY_GAP, seed))

@@ -35,9 +35,10 @@ from rindices.row_hashes import hash_rows
 from rindices.tables.cohort import SITE, Cohort
 from rindices.tables.layouts.column_names import AGE_NAMES, find_column
 
-KNOT_RANKS = (-1.645, -0.385, 0.385, 1.645)
-"""Knots in standard deviations of controls' ages from their mean, about the 5th, 35th,
-65th and 95th percentile.
+KNOT_RANKS = (-1.28, 0.0, 1.28)
+"""Knots in standard deviations of controls' ages from their mean, about the 10th, 50th
+and 90th percentile. A fourth knot makes the continuation beyond the ages of controls
+less certain than it is worth (``benchmarks/age``).
 """
 MIN_CONTROLS = 100
 """Fewer controls do not say whether ageing bends."""
