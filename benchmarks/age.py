@@ -189,6 +189,8 @@ def summarise(content: dict[str, Any]) -> str:
         ("Ageing is linear", "straight"),
     ):
         rows = content[key]
+        if not rows:
+            continue
         lines += [
             f"**{title}**",
             "",
@@ -215,6 +217,12 @@ def summarise(content: dict[str, Any]) -> str:
         row["spline"]["accuracy"] - row["straight line"]["accuracy"]
         for row in content["straight"]
     ]
+    changed = [
+        f"Where ageing is linear, the choice changes the accuracy by {low:+.4f} to {high:+.4f}, and a spline in any case by "
+        f"{np.mean(costs):+.4f} on average."
+        for low, high in [(min(changes, default=0.0), max(changes, default=0.0))]
+        if changes
+    ]
     tasks, healthy = content["tasks"], content["healthy"]
     called = {
         name: f"{sum(row[name] for row in healthy)} of {len(healthy)}"
@@ -229,8 +237,8 @@ def summarise(content: dict[str, Any]) -> str:
         f"{called['straight line']} with a straight line, {called['as chosen']} as chosen (level 5 %; a spline is chosen in "
         f"{sum(row['bent'] for row in healthy)}).",
         "",
-        f"Where ageing is linear, the choice changes the accuracy by {min(changes):+.4f} to {max(changes):+.4f}, and a spline in any "
-        f"case by {min(costs):+.4f} to {max(costs):+.4f} ({np.mean(costs):+.4f} on average). Of {content['task_cohorts']} cohorts of each "
+        *changed,
+        f"Of {content['task_cohorts']} cohorts of each "
         f"simulated task, a spline is chosen in: {', '.join(f'{name} {number}' for name, number in tasks.items())}.",
         "",
     ]
