@@ -228,11 +228,17 @@ def summarise(content: dict[str, Any]) -> str:
         name: f"{sum(row[name] for row in healthy)} of {len(healthy)}"
         for name in ("straight line", "as chosen")
     }
+    lines += (
+        []
+        if not content["bent"]
+        else [
+            f"{names}. Overlap: patients between the 5th and the 95th percentile of controls' ages. Accuracy: pattern-c-index of "
+            "the disease. Index with age: largest rank correlation in patients. Healthy people above: of the patients' ages, above "
+            "the 95th percentile of healthy people of the controls' ages (5 % expected).",
+            "",
+        ]
+    )
     lines += [
-        f"{names}. Overlap: patients between the 5th and the 95th percentile of controls' ages. Accuracy: pattern-c-index of "
-        "the disease. Index with age: largest rank correlation in patients. Healthy people above: of the patients' ages, above "
-        "the 95th percentile of healthy people of the controls' ages (5 % expected).",
-        "",
         f"Studies of healthy people who are {HEALTHY_GAP} years older, with ageing that accelerates, that detect a difference: "
         f"{called['straight line']} with a straight line, {called['as chosen']} as chosen (level 5 %; a spline is chosen in "
         f"{sum(row['bent'] for row in healthy)}).",
