@@ -286,8 +286,8 @@ def measure_fcon1000(folder: Path, python: str) -> dict[str, dict[str, float]]:
     folds = np.zeros(len(sites), dtype=np.intp)
     rng = np.random.default_rng(0)
     for site in np.unique(sites):
-        rows = rng.permutation(np.flatnonzero(sites == site))
-        folds[rows] = np.arange(len(rows)) % 5
+        own = rng.permutation(np.flatnonzero(sites == site))
+        folds[own] = np.arange(len(own)) % 5
     results: dict[str, FloatArray] = {NOTHING: values}
 
     def hold_out(transform: Callable[[BoolArray], FloatArray]) -> FloatArray:

@@ -37,7 +37,7 @@ VALUES: dict[str, list[str]] = {
     "--harmonise": ["controls"],
     "--harmonise-to": ["a"],
     "--adjust": ["linear"],
-    "--age-curve": ["linear"],
+    "--age-curve": ["auto"],
     "--icv-for": ["all"],
     "--reference": ["muse"],
     "--visits": ["all"],

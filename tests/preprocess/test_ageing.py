@@ -190,14 +190,16 @@ def drop_site(cohort: Cohort) -> Cohort:
 def make_config(model: dict[str, Any], harmonise: str) -> Any:
     from rindices.study.config import make_study
 
-    data = {"volumes": "table.csv", "harmonise": harmonise}
+    data = {"volumes": "table.csv", "harmonise": harmonise, "age_curve": "auto"}
     return make_study({"data": data, "model": model}, "the test")
 
 
 def test_a_model_with_a_curve_is_saved_and_exported(
     bent: Cohort, tmp_path: Path
 ) -> None:
-    model = ri.fit(bent, 2, method="contrastive", members=5, workers=1)
+    model = ri.fit(
+        bent, 2, method="contrastive", members=5, workers=1, age_curve="auto"
+    )
     model.save(tmp_path / "model.safetensors")
     read = ri.load(tmp_path / "model.safetensors")
     assert read.preprocessing.to_dict() == model.preprocessing.to_dict()
@@ -208,8 +210,8 @@ def test_a_model_with_a_curve_is_saved_and_exported(
     assert_equal(outputs, read.assess_chunk(people).table, 2)
 
 
-def test_the_line_can_be_asked_for(bent: Cohort) -> None:
-    model = ri.fit(bent, 1, method="mean-difference", workers=1, age_curve="linear")
+def test_the_line_is_the_default(bent: Cohort) -> None:
+    model = ri.fit(bent, 1, method="mean-difference", workers=1)
     assert "knots" not in str(model.preprocessing.to_dict())
 
 

@@ -431,7 +431,7 @@ def _fit_parts(
         model=study.model,
         seed=study.run.seed,
         adjust=study.data.adjust,
-        age_curve=study.data.age_curve or "auto",
+        age_curve=study.data.age_curve or "linear",
     )
     check = partial(
         check_cells,

@@ -298,7 +298,7 @@ class StudyConfig(_ConfigSection):
     def has_straight_age(self) -> bool:
         """Whether the study or its method adjusts for age along a straight line."""
         is_published = self.model.get_method().adjust == "linear"
-        return self.data.age_curve == "linear" or is_published
+        return self.data.age_curve is None or is_published
 
     @property
     def on_outlier(self) -> str | None:

@@ -120,10 +120,9 @@ def fit(
         Scale on which measures are adjusted for covariates. By default ``log`` if all
         values are positive, else ``linear``. The method ``surreal-gan-published`` is
         linear.
-    age_curve : {'linear'}, optional
-        Adjust for age along a straight line. Left out, along a restricted cubic spline
-        where held-out controls are more likely under it by a clear margin, else a
-        straight line.
+    age_curve : {'auto'}, optional
+        Adjust for age along a restricted cubic spline where held-out controls are more
+        likely under it by a clear margin. Left out, along a straight line.
     icv_for : {'volume', 'all'}
         Regions that are adjusted for head size where a cohort has thickness and other
         measures: all but thickness, or all.

@@ -197,8 +197,8 @@ class DataOptions(TableOptions):
         Site whose scale is kept.
     adjust : {'log', 'linear', 'none'} or None
         Scale of the adjustment.
-    age_curve : {'linear'} or None
-        Whether age is a straight line whatever controls say.
+    age_curve : {'auto'} or None
+        Whether age may be a curve, where held-out controls are more likely under it.
     icv_for : {'volume', 'all'}
         Measures adjusted for head size.
     reference : str or None
@@ -223,8 +223,8 @@ class DataOptions(TableOptions):
         Option("Adjust on the log or linear scale, or none.", "SCALE", ADJUSTMENT),
     ] = None
     age_curve: Annotated[
-        Literal["linear"] | None,
-        Option("Age as a straight line in any case.", "linear", ADJUSTMENT),
+        Literal["auto"] | None,
+        Option("Age along a curve where controls say so.", "auto", ADJUSTMENT),
     ] = None
     icv_for: Annotated[
         Literal["volume", "all"],
