@@ -312,3 +312,18 @@ def test_every_place_that_shows_values_gives_their_scale(
     assert (tmp_path / "page.html").read_text().count(
         html.escape(sentence, quote=False).replace("'", "&#39;")
     ) == 2
+
+
+def test_text_tables_need_no_pyarrow(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the table of the study, people of the study are looked for in the
+    results.
+    """
+    rows = pd.read_csv(folder / "people.csv", nrows=20)
+    rows.to_csv(tmp_path / "some.csv", index=False)
+    fit_tiny_model().save(tmp_path / "m.safetensors")
+    rows[["participant_id"]].to_csv(tmp_path / "r_indices.tsv", sep="\t", index=False)
+    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
+    result, _ = apply(tmp_path, tmp_path / "some.csv")
+    assert result.exit_code == 0, result.output

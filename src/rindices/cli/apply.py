@@ -301,7 +301,6 @@ def _find_training_people(model: Path, out: Path) -> list[Problem]:
 def _read_ids(out: Path) -> Iterator[list[str]]:
     """Yield the ids of a table of R-indices, some rows at a time."""
     import pandas as pd
-    import pyarrow.dataset
 
     from rindices.apply.tables import SEPARATORS
     from rindices.tables.cohort import ID
@@ -311,6 +310,8 @@ def _read_ids(out: Path) -> Iterator[list[str]]:
         for table in pd.read_csv(out, sep=SEPARATORS[out.suffix], **rows):
             yield table[ID].tolist()
         return
+    import pyarrow.dataset  # written by it, so that it is installed
+
     for batch in pyarrow.dataset.dataset(out).to_batches(columns=[ID]):
         yield [str(each) for each in batch.column(0).to_pylist()]
 
