@@ -386,14 +386,20 @@ class FittedModel(ModelContent):
             expected = self.preprocessing.restore(
                 volumes, values[has_wrong], comparison.expected[has_wrong]
             )
-        comparison, taken = CellComparison(is_wrong, expected), cohort.take(rows)
+        comparison = CellComparison(is_wrong, expected)
+        if policy != "error":  # a failed row is told by its outlier score
+            is_failed = comparison.is_failed
+            comparison = comparison._replace(is_wrong=is_wrong & ~is_failed[:, None])
         named = pd.DataFrame(volumes, columns=list(self.regions))
         report = apply_checks.report_outlying_measurements(
-            replace(taken, volumes=named), comparison, policy, inputs[0].size
+            replace(cohort.take(rows), volumes=named),
+            comparison,
+            policy,
+            inputs[0].size,
         )
         if policy == "error":
             raise ModelError(report)
-        return rows, is_wrong & ~comparison.is_failed[:, None], report
+        return rows, comparison.is_wrong, report
 
     def _prepare_rows(self, inputs: Sequence[AnyArray], rows: IntArray) -> FloatArray:
         """Return the values (K, R) of some people as the pipeline of everyone prepares
