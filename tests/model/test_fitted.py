@@ -64,7 +64,7 @@ def test_a_saved_model_is_equal_after_loading(
             np.testing.assert_array_equal(
                 getattr(new, field.name), getattr(old, field.name)
             )
-    assert again.card == json.loads(json.dumps(dict(model.card)))
+    assert again.card.to_dict() == json.loads(json.dumps(model.card.to_dict()))
     again.save(tmp_path / "n.safetensors")
     assert (tmp_path / "n.safetensors").read_bytes() == (
         tmp_path / "m.safetensors"

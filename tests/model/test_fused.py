@@ -83,7 +83,7 @@ def test_an_adjustment_on_the_scale_of_volumes_is_affine_as_well() -> None:
     model = ri.fit(
         cohort, 2, members=5, seed=0, adjust="linear", method="contrastive", workers=1
     )
-    heads = [replace(head, share=np.array(0.0)) for head in model.heads]
+    heads = [replace(head, log_constant=np.array(0.0)) for head in model.heads]
     model = replace(model, heads=tuple(heads))
     assert FusedMembers.build(model) is not None
     fused, single = compute_both(model)
@@ -92,7 +92,7 @@ def test_an_adjustment_on_the_scale_of_volumes_is_affine_as_well() -> None:
 
 
 def test_a_log_transform_has_no_such_product(model: ri.FittedModel) -> None:
-    curved = replace(model.heads[0], share=np.array(0.1))
+    curved = replace(model.heads[0], log_constant=np.array(0.1))
     assert FusedMembers.build(replace(model, heads=(curved, *model.heads[1:]))) is None
 
 

@@ -117,13 +117,10 @@ def change_heads(model: ri.FittedModel, kind: str) -> ri.FittedModel:
         }
         arrays.pop("interaction", None)
         if kind == "interacting":
-            heads.append(
-                InteractingHead(
-                    **arrays, interaction=np.array([[0.0, 0.7], [-0.3, 0.0]])
-                )
-            )
+            arrays["interaction"] = np.array([[0.0, 0.7], [-0.3, 0.0]])
+            heads.append(InteractingHead.from_arrays(arrays))
         else:
-            heads.append(TrajectoryHead(**arrays))
+            heads.append(TrajectoryHead.from_arrays(arrays))
     return replace(model, heads=tuple(heads))
 
 
