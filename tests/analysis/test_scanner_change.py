@@ -55,6 +55,7 @@ def test_the_effect_of_a_scanner_is_that_of_a_fixed_effect_where_it_is_well_know
     assert ignored.table["r1_per_year"].mean() > 0.05
 
 
+@pytest.mark.slow
 def test_intervals_of_people_who_changed_scanner_cover_their_change() -> None:
     covered, wider = [], []
     for seed in range(40):

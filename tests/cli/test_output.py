@@ -134,8 +134,7 @@ def test_a_failed_figure_leaves_the_older_one(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def fail(self: object, path: Path, **options: object) -> None:
-        Path(path).write_text("half")
+    def fail(self: object, target: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
     (tmp_path / "change.png").write_text("old")

@@ -24,14 +24,14 @@ def test_card_holds_the_facts(name: str) -> None:
         f"\n---\n# Model card: {model.n_patterns} R-indices from {len(model.regions)} regions\n"
         in card
     )
-    assert f"`{model.card['fingerprint']}`" in card
-    for group, number in model.card["trained_on"].items():
+    assert f"`{model.card.fingerprint}`" in card
+    for group, number in model.card.to_dict()["trained_on"].items():
         assert group == "people" or f"{number:,} {group}" in card
     for region in model.regions:
         assert f"`{region}`" in card
-    assert model.card["citation"] in card
+    assert model.card.citation in card
     concordance, between = (
-        model.card["agreement"]["concordance"],
+        model.card.agreement.concordance,
         model.card.agreement_between,
     )
     is_shown = concordance is not None and between != "disjoint halves"

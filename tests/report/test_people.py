@@ -115,7 +115,11 @@ def test_problems_are_shown_without_ids() -> None:
         code=ProblemCode.FEW_CARRIERS,
     )
     cohort = COHORT.model_copy(
-        update={"problems": CohortRecord.of(COHORT, [problem, note, doubt]).problems}
+        update={
+            "problems": CohortRecord.of(
+                COHORT.to_dict(), [problem, note, doubt]
+            ).problems
+        }
     )
     warnings = collect_cohort_warnings(cohort, {"few_carriers"})
     text = get_text(render_macro("table_problems", warnings))

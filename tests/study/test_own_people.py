@@ -104,9 +104,9 @@ def test_folds_depend_on_the_values_alone() -> None:
         again.indices["r1"], model.indices["r1"].to_numpy()[order], atol=1e-9
     )
     first, second = (each.selection for each in (model, again))
-    assert first["difference"]["p"] == second["difference"]["p"]
-    assert first["patterns"][0]["split_half"] == pytest.approx(
-        second["patterns"][0]["split_half"], abs=1e-9
+    assert first.difference.p == second.difference.p
+    assert first.patterns[0].split_half == pytest.approx(
+        second.patterns[0].split_half, abs=1e-9
     )
 
 

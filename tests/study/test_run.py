@@ -209,7 +209,7 @@ def test_trajectories_through_the_store(tmp_path: Path) -> None:
     )
     names = ["r1", "r2"]
     r = first.apply(made.cohort)[names].to_numpy()
-    assert first.card["method"] == {
+    assert first.card.to_dict()["method"] == {
         "name": "trajectories",
         "settings": {
             "shape": "auto",

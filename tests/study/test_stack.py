@@ -18,6 +18,7 @@ from rindices.study.study import make_plan
 from tests.cohorts import simulate_few_regions
 
 MOST_FRAMES = 3
+SOURCE = str(Path(ri.__file__).parent)
 COMPUTES = {
     "trajectories": "rindices.learners.trajectory.members.fit_trajectory_members",
     "contrastive": "rindices.learners.ensemble.fit_linear_members",
@@ -38,7 +39,7 @@ def run_watched(name: str, job: Any, report: Any) -> list[str]:
         found.extend(
             f"{frame.filename}:{frame.name}"
             for frame in traceback.extract_stack()
-            if "/src/rindices/" in frame.filename
+            if frame.filename.startswith(SOURCE)
             and "/rindices/engine/" not in frame.filename
         )
         raise Printed

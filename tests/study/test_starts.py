@@ -41,6 +41,7 @@ def test_a_study_of_diffuse_patterns(tmp_path: Path) -> None:
         np.testing.assert_array_equal(head.correlation, np.eye(2))
 
 
+@pytest.mark.slow
 def test_a_start_that_is_asked_for_has_its_group_loss() -> None:
     cohort = make_diffuse_cohort(simulate_diffuse_people())
     found, given = (
